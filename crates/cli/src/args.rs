@@ -231,8 +231,10 @@ two_timeframe); mlp reads one row of indicators (feature set full, or universe f
 more); ppo reads that row and its account, and learns to trade by trying (--timesteps, --n-envs,
 --n-steps, --entropy, --reward, --continuous; the rest under ppo. in the settings); evolve searches
 for the weights of such a policy by generations of individuals (--algorithm, --population, --sigma,
-and those flags of ppo but --entropy). With ready arrays --symbols, --from and --to select samples
-by symbol, t0 and t1.
+and those flags of ppo but --entropy); search looks ahead at every close, in a market fitted on the
+training part (--roots, --simulations, --scenarios, --horizon, --invert-trend, and --timesteps,
+--n-envs and --n-steps of ppo). With ready arrays --symbols, --from and --to select samples by
+symbol, t0 and t1.
 On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:
@@ -240,6 +242,7 @@ Examples:
   fullbore train mine --learner mlp --seeds 4               the indicator net over all symbols
   fullbore train mine --learner ppo --net 256,256           a policy that trades, by PPO
   fullbore train mine --learner evolve --symbols BPCL       the same by evolution, on one symbol
+  fullbore train mine --learner search --roots 128          the same by search, 128 roots in a batch
   fullbore train mine --dry-run                             show split, plan, memory and time only
   fullbore train mine --budget 10m                          as much as ten minutes allow
   fullbore train mine --try rate=1e-3,3e-4 --try decay=0,0.1    four configs, chosen by validation

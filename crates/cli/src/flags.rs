@@ -47,7 +47,8 @@ keys! {
     Train: "train.batch", "train.epochs", "train.patience", "train.precision", "train.try", "train.tuned";
     /// How policies learn by trying.
     Try: "ppo.timesteps", "ppo.n_envs", "ppo.n_steps", "ppo.entropy", "ppo.reward", "ppo.actions", "evolve.algorithm",
-        "evolve.population", "evolve.sigma", "evolve.rank";
+        "evolve.population", "evolve.sigma", "evolve.rank", "search.roots", "search.simulations", "search.scenarios",
+        "search.horizon", "search.invert_trend";
     /// What a tuning leaves open.
     Tune: "train.precision", "ppo.timesteps", "ppo.actions";
     /// What is computed.
@@ -95,6 +96,7 @@ fn arg(key: &'static Key, default: Option<&str>) -> Option<Arg> {
     };
     Some(match key.name {
         "threads" => arg.alias("workers").allow_negative_numbers(true),
+        "search.roots" => arg.visible_alias("mcts-batch-size").allow_negative_numbers(true),
         // An offset may be west of Greenwich: -05:00.
         "bars.timezone" => arg.allow_hyphen_values(true),
         // A number below 0 is refused by its setting, which says what is legal.

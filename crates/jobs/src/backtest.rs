@@ -22,7 +22,7 @@ use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
 use judge::backtest::{
     Backtest, Beliefs, ChanceTest, Course, Exit, Follower, PortfolioRule, SignalRule, Walked, buy_and_hold, decide,
-    decide_beforehand, shift_portfolio, shift_positions,
+    decide_beforehand, four_lines, shift_portfolio, shift_positions,
 };
 use judge::deflated::DeflatedSharpe;
 use judge::evidence::Findings;
@@ -118,6 +118,8 @@ struct Decided {
     market: Vec<Bars>,
     clock: Clock,
     policy: Box<dyn Policy>,
+    /// Of a policy that searches, its net alone.
+    net: Option<Arc<dyn Policy>>,
     /// Who decides, in words.
     words: String,
     instruments: String,
@@ -140,6 +142,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         market,
         clock,
         policy,
+        net,
         words,
         instruments,
         folds,
@@ -184,7 +187,10 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     let course = Course { market: &market, clock: &clock, table: &table, span, delisting_return };
     // Asked once: whoever looks at an account is slow to ask, and its decisions can be walked again.
     let tested = decide(&course, &*policy).and_then(|decided| {
-        let (backtest, walked) = judge::backtest::backtest(&course, &decided, &folds, settings.threads())?;
+        let (mut backtest, walked) = judge::backtest::backtest(&course, &decided, &folds, settings.threads())?;
+        if let Some(net) = &net {
+            backtest.lines = four_lines(&course, net, &walked)?;
+        }
         Ok((backtest, walked, decided))
     });
     let (backtest, walked, decided) = match (tested, &started) {
@@ -258,6 +264,7 @@ fn by_bars(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) -> Re
         market,
         clock,
         policy,
+        net: None,
         words,
         instruments,
         folds: Vec::new(),
@@ -312,6 +319,7 @@ fn by_model(run: &Path, request: &BacktestRequest, settings: &Settings, sink: Si
         market: data.base.market,
         clock,
         policy,
+        net: answer.net,
         words,
         instruments,
         folds,

@@ -86,7 +86,7 @@ pub use runs::{
 };
 pub use settings::{
     AccountSettings, Band, BarSettings, CacheSettings, Candidates, ClassifySettings, EvolveAlgorithm, EvolveSettings,
-    FeatureSettings, Flag, GeneralSettings, Key, LabelSettings, PpoSettings, RewardKind, Settings, SplitKind,
+    FeatureSettings, Flag, GeneralSettings, Key, LabelSettings, PpoSettings, RewardKind, SearchSettings, Settings, SplitKind,
     SplitSettings, SynthSettings, Takes, TradingSettings, TrainSettings, UniverseSettings,
 };
 pub use source::{Select, find, instant};

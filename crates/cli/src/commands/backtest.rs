@@ -6,7 +6,7 @@ use crate::out::Paint;
 use crate::show::{date, table, wrap};
 use files::{Error, Kind, format_count, format_fixed, format_plural, format_seconds};
 use jobs::{BacktestRequest, Backtested, Decisions, PolicyName};
-use judge::backtest::{Backtest, Part};
+use judge::backtest::{Backtest, Line, Part};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
@@ -79,6 +79,7 @@ pub(super) fn summary(text: &mut String, b: &Backtest) {
     if b.costs.traded == 0.0 {
         let hold = percent(b.hold_return);
         text.push_str(&wrap(&format!("nothing was traded (buying and holding: {hold})"), "  ", "  "));
+        lines(text, b);
         return;
     }
     let error = net.sharpe_annual_error.map_or(String::new(), |e| format!(" ± {}", format_fixed(e, 2)));
@@ -106,6 +107,24 @@ pub(super) fn summary(text: &mut String, b: &Backtest) {
     ] {
         text.push_str(&wrap(&line, "  ", "  "));
     }
+    lines(text, b);
+}
+
+/// What a searcher stands beside.
+fn lines(text: &mut String, b: &Backtest) {
+    if b.lines.is_empty() {
+        return;
+    }
+    let row = |line: &Line| {
+        vec![
+            if line.knows_the_future { format!("{} (knows what comes)", line.name) } else { line.name.clone() },
+            percent(line.total_return),
+            line.sharpe_annual.map_or("-".into(), |x| format_fixed(x, 2)),
+            format_count(line.trades as u64),
+        ]
+    };
+    let rows: Vec<Vec<String>> = b.lines.iter().map(row).collect();
+    text.push_str(&table(&["decided by", ">return", ">Sharpe", ">trades"], &rows, "  "));
 }
 
 /// What a backtest earned, in figures.
@@ -201,6 +220,10 @@ pub(super) fn figures(text: &mut String, b: &Backtest, paint: Paint) {
             false => "it loses before any cost".to_string(),
         };
         let _ = writeln!(text, "  {sentence}");
+    }
+    if !b.lines.is_empty() {
+        let _ = write!(text, "\n{}\n", paint.bold("Beside it"));
+        lines(text, b);
     }
     parts_table(text, "Folds", "fold", &b.folds, paint);
     parts_table(text, "Years", "year", &b.years, paint);

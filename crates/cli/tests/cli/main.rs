@@ -20,6 +20,7 @@ mod probe;
 mod report;
 mod resume;
 mod runs;
+mod search;
 mod selftest;
 mod train;
 mod tune;

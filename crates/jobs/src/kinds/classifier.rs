@@ -5,7 +5,7 @@ use super::importance::{ColumnImportance, importance};
 use super::trading::{Traded, Trading, check_exit, paths_of};
 use super::{Evaluation, Figure, Kind, Metric, PathRecord, PathsRecord, model};
 use crate::train::{Answer, Experiment, Ids, Judged, ModelRows, Source, answer_with_classes, guess, symbol_names};
-use crate::{EvolveSettings, PpoSettings, Settings, backtest};
+use crate::{EvolveSettings, PpoSettings, SearchSettings, Settings, backtest};
 use compute::Opened;
 use compute::population::{Recipe, Score};
 use features::{Fold, FoldKind, Input, InputLayout, class};
@@ -255,7 +255,7 @@ impl Evaluation for Tested<'_> {
         }
         let judged = self.experiment.settings.refit.as_ref().map(|refit| vec![refit.trading.clone()]);
         let rules = judged.or_else(|| self.traded.as_ref().map(|traded| traded.rules.clone())).unwrap_or_default();
-        let deployed = |trading| model::Deployed { trading, flat: Vec::new() };
+        let deployed = |trading| model::Deployed { trading, ..model::Deployed::default() };
         let deployed: Vec<model::Deployed> = rules.into_iter().map(deployed).collect();
         model::seal(self.experiment, self.members, selected, &deployed, trials).map(Some)
     }
@@ -434,13 +434,18 @@ fn sentences(j: &judge::Judged) -> Vec<String> {
 
 /// Classifiers as the settings have them.
 fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Opened) -> Result<Classify> {
-    let of_policies = |own: &Settings| own.ppo != PpoSettings::default() || own.evolve != EvolveSettings::default();
+    let of_policies = |own: &Settings| {
+        own.ppo != PpoSettings::default()
+            || own.evolve != EvolveSettings::default()
+            || own.search != SearchSettings::default()
+    };
     if settings.configs().iter().any(|(_, own)| of_policies(own)) {
-        let what =
-            format!("`ppo.` or `evolve.` is of policies, and `{}` is a classifier", settings.train.learner.name());
-        return Err(
-            files::Error::new(files::Kind::Usage, what).remedy("choose <train.learner=ppo> or evolve, or leave it out")
+        let what = format!(
+            "`ppo.`, `evolve.` or `search.` is of policies, and `{}` is a classifier",
+            settings.train.learner.name()
         );
+        return Err(files::Error::new(files::Kind::Usage, what)
+            .remedy("choose <train.learner=ppo>, evolve or search, or leave it out"));
     }
     if let Ids::Bars { data, rule: Some(rule), .. } = &source.ids {
         check_exit(&data.base.market, *rule, settings)?;

@@ -2,7 +2,7 @@
 //! part of a fold; or populations of policies that learn by gradients ([`super::pbt`]). How they are validated, judged,
 //! deployed and kept is as for `ppo`.
 
-use super::ppo::{PpoKind, episodes, refuse_what_is_not_a_policys};
+use super::ppo::{PpoKind, episodes, refuse_searching, refuse_what_is_not_a_policys};
 use super::{Evaluation, Figure, Kind, Metric, MoreFigure, RolloutSettings, Validated, mlp, pbt};
 use crate::train::{Answer, Experiment, Ids, ModelRows, Source};
 use crate::{EvolveAlgorithm, EvolveSettings, PpoSettings, RewardKind, Settings};
@@ -125,6 +125,7 @@ fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     if settings.classify.batch.is_some() {
         return usage("individuals are a population, not a batch", "give <evolve.population>");
     }
+    refuse_searching(settings)?;
     refuse_what_is_not_a_policys(settings)?;
     let PpoSettings { timesteps, n_envs, n_steps, reward, drawdown_weight, actions, schedule, .. } =
         settings.ppo.clone();

@@ -16,6 +16,7 @@ pub(crate) mod model;
 mod paths;
 mod pbt;
 mod ppo;
+mod search;
 pub(crate) mod trading;
 
 pub use paths::{PathRecord, PathsRecord};
@@ -44,6 +45,7 @@ pub(crate) const LEARNERS: &[(&str, LearnerKind)] = &[
     ("mlp", LearnerKind(&mlp::MLP)),
     ("ppo", LearnerKind(&ppo::PpoKind)),
     ("evolve", LearnerKind(&evolve::EvolveKind)),
+    ("search", LearnerKind(&search::SearchKind)),
     #[cfg(test)]
     ("bandit", LearnerKind(&bandit::BanditKind)),
 ];

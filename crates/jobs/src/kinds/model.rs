@@ -18,12 +18,14 @@ use files::{Error, Kind, Result, replace_bytes};
 use judge::backtest::SignalRule;
 use judge::ledger::StartedTrial;
 use learn::classify::predict_pins;
+use learn::expert::{FoldMarket, SearchShape};
 use learn::ppo::Actions;
 use learn::scale::Scaler;
 use learn::{Best, Config, MemberKey, Trained, failed};
 use market::OBSERVED;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Changes when an older program could not read it, or should not: from 3 on there is a manifest beside it.
 const FORMATS: [u32; 3] = [1, 2, 3];
@@ -107,6 +109,9 @@ pub(crate) struct ModelFold {
     /// Those of its seeds that stay flat, for policies: their validation was not above it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flat: Vec<u32>,
+    /// How its members search, for policies that do; the market they search in is a file of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) search: Option<SearchShape>,
 }
 
 /// How a fold's members become positions.
@@ -116,6 +121,8 @@ pub(crate) struct Deployed {
     pub(crate) trading: Option<SignalRule>,
     /// Of policies: the seeds that stay flat.
     pub(crate) flat: Vec<u32>,
+    /// Of policies that search: how, and the bytes of the market.
+    pub(crate) search: Option<(SearchShape, Vec<u8>)>,
 }
 
 /// Where a scaler is from (docs/method.md, Scaling).
@@ -148,6 +155,8 @@ pub(crate) struct ModelScale {
 /// A model that is ready to be written.
 pub(crate) struct Sealed {
     json: Vec<u8>,
+    /// The markets that members search in, by name.
+    markets: Vec<(String, Vec<u8>)>,
     manifest: Vec<u8>,
     /// What the ledger is told of it.
     pub(crate) hash: String,
@@ -169,8 +178,11 @@ pub(crate) fn seal(
         manifest.add(name, bytes);
         Ok(())
     })?;
+    let market = |(fold, own): (usize, &Deployed)| Some((market_file(fold), own.search.as_ref()?.1.clone()));
+    let markets: Vec<(String, Vec<u8>)> = deployed.iter().enumerate().filter_map(market).collect();
+    markets.iter().for_each(|(name, bytes)| manifest.add(name, bytes));
     let (manifest, hash) = manifest.seal()?;
-    Ok(Sealed { json, manifest, hash })
+    Ok(Sealed { json, markets, manifest, hash })
 }
 
 /// Writes a model, its manifest last.
@@ -183,8 +195,14 @@ pub(crate) fn write(
 ) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making the folder of the model", &e))?;
     each_weights(experiment, members, selected, |name, bytes| replace_bytes(&folder.join(name), bytes))?;
+    sealed.markets.iter().try_for_each(|(name, bytes)| replace_bytes(&folder.join(name), bytes))?;
     replace_bytes(&folder.join(JSON), &sealed.json)?;
     ModelManifest::write(folder, &sealed.manifest)
+}
+
+/// The file of a fold's market.
+fn market_file(fold: usize) -> String {
+    format!("fold-{}-market.bin", fold + 1)
 }
 
 /// The members whose weights are part of the model.
@@ -234,6 +252,7 @@ fn json(experiment: &Experiment, members: &[Trained], selected: &[usize], deploy
             config: several.then_some(ModelConfig { number, net, recipe }),
             trading: deployed.get(f.number).and_then(|own| own.trading.clone()),
             flat: deployed.get(f.number).map_or_else(Vec::new, |own| own.flat.clone()),
+            search: deployed.get(f.number).and_then(|own| own.search.as_ref()).map(|(shape, _)| *shape),
         }
     };
     // What the newest fold has stands for all where only one is shown.
@@ -292,6 +311,8 @@ pub(crate) struct Loaded {
     pub(crate) scalers: Vec<Scaler>,
     /// `[folds][seeds]` rows of the arena.
     pub(crate) params: Vec<Vec<Vec<f32>>>,
+    /// `[folds]` the market that its members search in; none where they do not.
+    pub(crate) markets: Vec<Option<Arc<FoldMarket>>>,
     /// What could not be checked.
     pub(crate) note: Option<String>,
 }
@@ -396,7 +417,7 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
     let json = folder.join(JSON);
     let bad =
         |what: String| Error::new(Kind::State, what).at(&json).remedy("give the folder of a run as it was written");
-    let (mut params, mut scalers, mut nets) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut params, mut scalers, mut nets, mut markets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for fold in &model.folds {
         let number = fold.number + 1;
         let text = fold.config.as_ref().map_or(&model.net, |c| &c.net);
@@ -439,9 +460,17 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
             load(&net, &layout, &bytes).map_err(|e| Error::new(Kind::State, e.to_string()).at(&path))
         };
         params.push(fold.seeds.iter().map(weights).collect::<Result<Vec<_>>>()?);
+        let market = || {
+            let name = market_file(fold.number);
+            let path = folder.join(&name);
+            let bytes = files::read_file(&path, manifest.as_ref().and_then(|m| m.length(&name)).unwrap_or(0))?;
+            manifest.as_ref().map_or(Ok(()), |m| m.check(&folder, &name, &bytes))?;
+            FoldMarket::from_bytes(&bytes).map(Arc::new).map_err(|e| Error::new(Kind::State, e.to_string()).at(&path))
+        };
+        markets.push(fold.search.is_some().then(market).transpose()?);
         nets.push(net);
     }
-    Ok(Loaded { model, nets, scalers, params, note })
+    Ok(Loaded { model, nets, scalers, params, markets, note })
 }
 
 /// A fold's scaler; one that is of another run, or has seen its fold's test, is refused. Models of older versions do

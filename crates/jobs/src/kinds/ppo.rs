@@ -5,16 +5,18 @@ mod shape;
 
 pub(crate) use shape::UPDATES;
 
+use super::search::Searching;
 use super::trading::{blocks, price_table};
 use super::{Evaluation, Figure, Kind, Metric, MoreFigure, RolloutSettings, Validated, mlp, model};
 use crate::train::{Answer, Experiment, Ids, Judged, ModelRows, RowsOfFolds, Source};
-use crate::{ClassifySettings, EvolveSettings, RewardKind, Settings, backtest};
+use crate::{ClassifySettings, EvolveSettings, RewardKind, SearchSettings, Settings, backtest};
 use compute::Opened;
 use compute::population::{Recipe, Scale, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout, Span};
 use files::{Error, Result, format_plural};
 use judge::backtest::{
-    Backtest, ChanceTest, Course, Lane, Walked, decide, decide_beside, shift_portfolio, shift_positions, walk,
+    Backtest, ChanceTest, Course, Lane, Walked, decide, decide_beside, four_lines, shift_portfolio, shift_positions,
+    walk,
 };
 use judge::evidence::{Findings, seed_spread};
 use judge::ledger::StartedTrial;
@@ -24,7 +26,7 @@ use learn::classify::defaults;
 use learn::ppo::{Actions, Clip, Deciders, EntropyBand, FoldPolicy, Hypers, Ppo, PpoPolicy, Reward, Spec};
 use learn::scale::Scaler;
 use learn::{Config, Extent, Learner, Problem, Trained};
-use market::{EpisodeData, OBSERVED, Targets, row_times};
+use market::{EpisodeData, OBSERVED, Policy, Targets, row_times};
 use serde_json::json;
 use shape::UpdateShape;
 use std::panic::resume_unwind;
@@ -144,7 +146,17 @@ pub(super) fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
         let what = "`evolve.` is of policies that evolve, and `ppo` follows a gradient";
         return Err(Error::new(files::Kind::Usage, what).remedy("choose <train.learner=evolve>, or leave it out"));
     }
+    refuse_searching(settings)?;
     refuse_what_is_not_a_policys(settings)
+}
+
+/// An error where something was set that searchers alone go by.
+pub(super) fn refuse_searching(settings: &Settings) -> Result<()> {
+    if settings.search == SearchSettings::default() {
+        return Ok(());
+    }
+    let what = format!("`search.` is of policies that search, and `{}` does not", settings.train.learner.name());
+    Err(Error::new(files::Kind::Usage, what).remedy("choose <train.learner=search>, or leave it out"))
 }
 
 /// An error where something was set that classifiers alone go by.
@@ -306,62 +318,98 @@ impl Kind for PpoKind {
 
     fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
         let ModelRows { loaded, data, rows: RowsOfFolds { folds: rows, inputs, .. }, settings, asking, .. } = asked;
-        if asking.by_member {
-            let what = "the members of a policy decide as one, on one account";
-            return Err(Error::new(files::Kind::Usage, what).remedy("leave <members> out"));
-        }
-        let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
+        refuse_members(asking.by_member)?;
         let problem = Problem { inputs, ids: data.base.rows(), ..Problem::default() };
-        let tables = problem.tables(&cpu, compute::Budget::default())?;
-        let fold = |at: usize| {
-            let (own, net) = (&loaded.model.folds[at], &loaded.nets[at]);
-            let members = own.seeds.iter().zip(&loaded.params[at]).filter(|(seed, _)| !own.flat.contains(seed));
-            FoldPolicy {
-                net: net.clone(),
-                scales: scales(net, &loaded.scalers[at]),
-                members: members.map(|(_, params)| params.clone()).collect(),
-                flat: own.flat.len(),
-            }
-        };
-        let folds = (0..loaded.model.folds.len()).map(fold).collect();
-        let mut fold_of = vec![None; data.base.rows()];
-        for (fold, rows) in rows.iter().enumerate() {
-            rows.iter().for_each(|row| fold_of[*row as usize] = Some(fold as u16));
-        }
-        let share = 1.0 / data.base.market.len() as f64;
-        let policy = PpoPolicy::new(&tables, folds, fold_of, share)?;
+        let policy = net_policy(loaded, data, &problem, &rows, settings)?;
         Ok(Answer::of_policy(loaded, data, &rows, Arc::new(policy)))
     }
 
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
-        let Ids::Bars { data, .. } = &experiment.source.ids else {
-            return Err(Error::input("policies trade, and ready arrays have no prices"));
-        };
-        let table = price_table(&data.base.market, &experiment.settings)?;
-        let mut notes = table.notes.clone();
-        let refit = experiment.settings.refit.is_some();
-        let flat = members.iter().filter(|m| !is_above_flat(m)).count();
-        if flat > 0 && !refit {
-            notes.push(format!(
-                "{flat} of {} stay flat: what they earned on validation data is not above 0 by a standard error",
-                format_plural(members.len() as u64, "member")
-            ));
-        }
-        let Experiment { source, settings, at, .. } = experiment;
-        let tables = match &at.device {
-            Opened::Cpu { .. } => source.problem.tables(&at.device, at.budget)?,
-            // A clone has tables of its own, in the processor's memory.
-            Opened::Cuda(_) => {
-                let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
-                learn::Problem::clone(&source.problem).tables(&cpu, compute::Budget::default())?
-            }
-        };
-        let (blocks, figures) = (blocks(experiment, data), Vec::new());
-        let (decided, traded) = (None, None);
-        let mut tested = Tested { experiment, members, data, table, tables, blocks, notes, figures, decided, traded };
-        (tested.figures, tested.decided) = if refit { (vec![None; members.len()], None) } else { tested.walk_all()? };
-        Ok(Box::new(tested))
+        tested(experiment, members, None)
     }
+}
+
+/// Members decide as one.
+pub(super) fn refuse_members(by_member: bool) -> Result<()> {
+    if !by_member {
+        return Ok(());
+    }
+    let what = "the members of a policy decide as one, on one account";
+    Err(Error::new(files::Kind::Usage, what).remedy("leave <members> out"))
+}
+
+/// `[folds]` the members of a model that was read.
+pub(super) fn policies_of(loaded: &model::Loaded) -> Vec<FoldPolicy> {
+    let fold = |at: usize| {
+        let (own, net) = (&loaded.model.folds[at], &loaded.nets[at]);
+        let members = own.seeds.iter().zip(&loaded.params[at]).filter(|(seed, _)| !own.flat.contains(seed));
+        FoldPolicy {
+            net: net.clone(),
+            scales: scales(net, &loaded.scalers[at]),
+            members: members.map(|(_, params)| params.clone()).collect(),
+            flat: own.flat.len(),
+        }
+    };
+    (0..loaded.model.folds.len()).map(fold).collect()
+}
+
+/// `[rows]` the fold that decides on each.
+pub(super) fn folds_of_rows(data: &Dataset, rows: &[Vec<u32>]) -> Vec<Option<u16>> {
+    let mut fold_of = vec![None; data.base.rows()];
+    for (fold, rows) in rows.iter().enumerate() {
+        rows.iter().for_each(|row| fold_of[*row as usize] = Some(fold as u16));
+    }
+    fold_of
+}
+
+/// The nets of a model that was read, as one policy.
+pub(super) fn net_policy(
+    loaded: &model::Loaded,
+    data: &Dataset,
+    problem: &Problem,
+    rows: &[Vec<u32>],
+    settings: &Settings,
+) -> Result<PpoPolicy> {
+    let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
+    let tables = problem.tables(&cpu, compute::Budget::default())?;
+    let share = 1.0 / data.base.market.len() as f64;
+    PpoPolicy::new(&tables, policies_of(loaded), folds_of_rows(data, rows), share)
+}
+
+/// Members whose training has ended on their test blocks; with a search where they have one.
+pub(super) fn tested<'a>(
+    experiment: &'a Experiment,
+    members: &'a [Trained],
+    searching: Option<Searching>,
+) -> Result<Box<dyn Evaluation + 'a>> {
+    let Ids::Bars { data, .. } = &experiment.source.ids else {
+        return Err(Error::input("policies trade, and ready arrays have no prices"));
+    };
+    let table = price_table(&data.base.market, &experiment.settings)?;
+    let mut notes = table.notes.clone();
+    let refit = experiment.settings.refit.is_some();
+    let flat = members.iter().filter(|m| !is_above_flat(m)).count();
+    if flat > 0 && !refit {
+        notes.push(format!(
+            "{flat} of {} stay flat: what they earned on validation data is not above 0 by a standard error",
+            format_plural(members.len() as u64, "member")
+        ));
+    }
+    let Experiment { source, settings, at, .. } = experiment;
+    let tables = match &at.device {
+        Opened::Cpu { .. } => source.problem.tables(&at.device, at.budget)?,
+        // A clone has tables of its own, in the processor's memory.
+        Opened::Cuda(_) => {
+            let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
+            learn::Problem::clone(&source.problem).tables(&cpu, compute::Budget::default())?
+        }
+    };
+    let (blocks, figures) = (blocks(experiment, data), Vec::new());
+    let (decided, traded) = (None, None);
+    let mut tested =
+        Tested { experiment, members, data, table, tables, searching, blocks, notes, figures, decided, traded };
+    (tested.figures, tested.decided) = if refit { (vec![None; members.len()], None) } else { tested.walk_all()? };
+    Ok(Box::new(tested))
 }
 
 /// `[inputs]` how a net's inputs are scaled; what an account is shown has fixed units.
@@ -399,6 +447,8 @@ struct Tested<'a> {
     table: market::PriceTable,
     /// In the processor's memory.
     tables: Arc<compute::Tables>,
+    /// How members search; none where they decide by their nets alone.
+    searching: Option<Searching>,
     blocks: Vec<Span>,
     notes: Vec<String>,
     /// `[members]` growth of a bar on its test block, in basis points; none where it has no weights.
@@ -438,10 +488,27 @@ impl Tested<'_> {
         Span::new(first.from(), last.to()).map(|span| self.course(span))
     }
 
-    /// Some members as one policy. With `deployed` those that are not above flat stay flat.
-    fn policy(&self, members: &[&Trained], deployed: bool) -> Result<PpoPolicy> {
-        let Experiment { source, splits, learner, .. } = self.experiment;
-        let Ids::Bars { usable, .. } = &source.ids else { return Err(Error::input("there are no bars")) };
+    /// Some members as one policy. With `deployed` those that are not above flat stay flat; `lanes` say who decides for
+    /// whom where accounts walk side by side.
+    fn policy(&self, members: &[&Trained], deployed: bool, lanes: Vec<Vec<Deciders>>) -> Result<Box<dyn Policy>> {
+        let (folds, configs) = self.folds_of(members, deployed)?;
+        let (fold_of, share) = (self.deciding_folds(&folds)?, 1.0 / self.data.base.market.len() as f64);
+        match &self.searching {
+            None => Ok(Box::new(PpoPolicy::new(&self.tables, folds, fold_of, share)?.with_lanes(lanes))),
+            Some(searching) => Ok(Box::new(searching.policy(folds, &configs, fold_of, share, lanes)?)),
+        }
+    }
+
+    /// The nets of some members without any search, as they are deployed.
+    fn nets_alone(&self, members: &[&Trained]) -> Result<PpoPolicy> {
+        let (folds, _) = self.folds_of(members, true)?;
+        let fold_of = self.deciding_folds(&folds)?;
+        PpoPolicy::new(&self.tables, folds, fold_of, 1.0 / self.data.base.market.len() as f64)
+    }
+
+    /// `[folds]` some members by fold, and the config of each fold.
+    fn folds_of(&self, members: &[&Trained], deployed: bool) -> Result<(Vec<FoldPolicy>, Vec<usize>)> {
+        let Experiment { splits, learner, .. } = self.experiment;
         let Some(first) = members.first() else { return Err(Error::input("there is no member to decide")) };
         let fold = |number: usize| {
             let own: Vec<&&Trained> = members.iter().filter(|m| m.fold == number && m.best.is_some()).collect();
@@ -452,19 +519,23 @@ impl Tested<'_> {
             let config = members.iter().find(|m| m.fold == number).unwrap_or(first).config;
             let net = learner.configs()[config].net.clone();
             let scales = scales(&net, &learner.scalers()[number]);
-            FoldPolicy { net, scales, members: weights, flat: flat.len() }
+            (FoldPolicy { net, scales, members: weights, flat: flat.len() }, config)
         };
-        let folds: Vec<FoldPolicy> = (0..splits.folds.len()).map(fold).collect();
+        Ok((0..splits.folds.len()).map(fold).unzip())
+    }
+
+    /// `[rows]` the fold that decides on each: a fold without a member decides nothing.
+    fn deciding_folds(&self, folds: &[FoldPolicy]) -> Result<Vec<Option<u16>>> {
+        let Ids::Bars { usable, .. } = &self.experiment.source.ids else {
+            return Err(Error::input("there are no bars"));
+        };
         let fold_of = |row: usize| {
             let time = self.data.clock.time(row);
             let block = self.blocks.iter().position(|span| span.contains(time));
-            // A fold without a member decides nothing.
             let known = |block: &usize| !folds[*block].members.is_empty() || folds[*block].flat > 0;
             if usable[row] { block.filter(known).map(|block| block as u16) } else { None }
         };
-        let fold_of: Vec<Option<u16>> = (0..usable.len()).map(fold_of).collect();
-        let share = 1.0 / self.data.base.market.len() as f64;
-        PpoPolicy::new(&self.tables, folds, fold_of, share)
+        Ok((0..usable.len()).map(fold_of).collect())
     }
 
     /// `[members]` what each makes of its test block alone; and what all decide together, where there is one config of
@@ -489,7 +560,8 @@ impl Tested<'_> {
 
     /// What a member makes of its test block alone, a bar, in basis points, on a portfolio.
     fn growth(&self, member: &Trained) -> Result<Option<f64>> {
-        let walked = walk(&self.course(self.blocks[member.fold]), &self.table.params, &self.policy(&[member], false)?)?;
+        let policy = self.policy(&[member], false, Vec::new())?;
+        let walked = walk(&self.course(self.blocks[member.fold]), &self.table.params, &*policy)?;
         let (Some(first), Some(last)) = (walked.equity.first(), walked.equity.last()) else { return Ok(None) };
         Ok(growth_bp(last / first, walked.equity.len().saturating_sub(1)))
     }
@@ -533,8 +605,8 @@ impl Tested<'_> {
             who.push((0..folds).map(fold).collect());
             lanes.push(Lane { span: self.blocks[member.fold], keeps: false });
         }
-        let policy = self.policy(&trained, false)?.with_lanes(who);
-        let mut ends = decide_beside(&whole, &lanes, &policy)?;
+        let policy = self.policy(&trained, false, who)?;
+        let mut ends = decide_beside(&whole, &lanes, &*policy)?;
         let mut grown = ends.split_off(kept).into_iter().map(|end| growth_bp(end.growth, end.steps));
         let figures = members.iter().map(|m| m.best.as_ref().filter(|_| alone).and_then(|_| grown.next().flatten()));
         let figures = figures.collect();
@@ -555,7 +627,7 @@ impl Tested<'_> {
         let who: Vec<Option<u32>> = std::iter::once(None).chain(each).collect();
         let one = |seed: Option<u32>| {
             let own = members.iter().filter(|m| seed.is_none_or(|seed| m.seed == seed));
-            decide(&course, &self.policy(&own.copied().collect::<Vec<_>>(), true)?)
+            decide(&course, &*self.policy(&own.copied().collect::<Vec<_>>(), true, Vec::new())?)
         };
         let mut decided = self.on_threads(&who, one)?.into_iter();
         let Some(together) = decided.next() else { return Ok(None) };
@@ -630,7 +702,11 @@ impl Evaluation for Tested<'_> {
         let known = known.map_or_else(|| self.decide(&members), |known| Ok(Some(known)))?;
         let Some(decided) = known else { return Ok(None) };
         let starts: Vec<(usize, i64)> = self.blocks.iter().enumerate().map(|(n, span)| (n + 1, span.from())).collect();
-        let (backtest, walked) = judge::backtest::backtest(&course, &decided.together, &starts, settings.threads())?;
+        let (mut backtest, walked) =
+            judge::backtest::backtest(&course, &decided.together, &starts, settings.threads())?;
+        if self.searching.is_some() {
+            backtest.lines = four_lines(&course, &self.nets_alone(&members)?, &walked)?;
+        }
         let chance = match course.market {
             _ if walked.trades.is_empty() => Err("nothing was traded".to_string()),
             [_] => shift_positions(&course, &decided.together, 1, settings.general.seed, settings.threads()),
@@ -680,8 +756,17 @@ impl Evaluation for Tested<'_> {
             let is_flat = |m: &&Trained| refit.map_or(!is_above_flat(m), |refit| refit.flat.contains(&m.seed));
             own.filter(is_flat).map(|m| m.seed).collect()
         };
-        let deployed = |fold: usize| model::Deployed { trading: None, flat: flat(fold) };
-        let deployed: Vec<model::Deployed> = (0..selected.len()).map(deployed).collect();
+        let deployed = |fold: usize| {
+            let flat: Vec<u32> = flat(fold);
+            let trades = self
+                .members
+                .iter()
+                .any(|m| m.fold == fold && m.config == selected[fold] && m.best.is_some() && !flat.contains(&m.seed));
+            let searching = self.searching.as_ref().filter(|_| trades);
+            let search = searching.map(|searching| searching.keep(fold, selected[fold])).transpose()?;
+            Ok(model::Deployed { trading: None, flat, search })
+        };
+        let deployed = (0..selected.len()).map(deployed).collect::<Result<Vec<model::Deployed>>>()?;
         model::seal(self.experiment, self.members, selected, &deployed, trials).map(Some)
     }
 

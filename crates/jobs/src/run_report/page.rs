@@ -4,7 +4,7 @@ use super::gather::{Gathered, SavedFold};
 use super::sections;
 use files::{format_count, format_fixed, format_plural};
 use judge::Judged;
-use judge::backtest::Backtest;
+use judge::backtest::{Backtest, Line};
 use judge::evidence::{Criterion, Evidence, Verdict};
 use report::{Block, Cell, Column, Look, Note, Page, Section, Table, Tile, TimeScale, TimeSeries, Timeline, Tone};
 use std::path::Path;
@@ -91,6 +91,7 @@ fn first(run: &Gathered, answer: &Note) -> Section {
     blocks.push(Block::Tiles(tiles(run, backtest.as_ref(), evidence.as_ref())));
     blocks.extend(equity(run, backtest.as_ref()).map(Block::Timeline));
     blocks.extend(evidence.as_ref().map(|evidence| Block::Table(criteria(evidence))));
+    blocks.extend(backtest.as_ref().and_then(lines).map(Block::Table));
     let beside = [baselines(run, backtest.as_ref(), evidence.as_ref()), backtest.as_ref().map(costs)];
     let beside: Vec<Block> = beside.into_iter().flatten().map(Block::Table).collect();
     if !beside.is_empty() {
@@ -247,6 +248,27 @@ fn baselines(run: &Gathered, backtest: Option<&Backtest>, evidence: Option<&Evid
     let columns =
         vec![Column::text("measure"), Column::number("this run"), Column::number("baseline"), Column::text("which is")];
     (!rows.is_empty()).then(|| Table { title: "Beside what needs no model".into(), columns, rows })
+}
+
+/// What a searcher stands beside: its net alone, the best that was possible, and nothing.
+fn lines(b: &Backtest) -> Option<Table> {
+    let row = |line: &Line| {
+        let name = match line.knows_the_future {
+            true => format!("{} (knows what comes; nothing is selected by it)", line.name),
+            false => line.name.clone(),
+        };
+        let sharpe = line.sharpe_annual.map_or(Cell::text("–"), |s| Cell::number(s, number(s)));
+        let trades = Cell::number(line.trades as f64, format_count(line.trades as u64));
+        vec![Cell::text(name), returned(line.total_return), sharpe, trades]
+    };
+    let columns =
+        vec![Column::text("decided by"), Column::number("return"), Column::number("Sharpe"), Column::number("trades")];
+    let rows: Vec<Vec<Cell>> = b.lines.iter().map(row).collect();
+    (!rows.is_empty()).then(|| Table {
+        title: "Search beside its net, the best possible, and nothing".into(),
+        columns,
+        rows,
+    })
 }
 
 /// The same decisions at other costs and a bar late.

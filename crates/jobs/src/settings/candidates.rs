@@ -41,7 +41,8 @@ fn tried(keys: &[Key]) -> Vec<&'static str> {
 
 /// A list of texts, or one text.
 pub(super) fn candidates() -> Form<Vec<Candidates>> {
-    let policies: Vec<Key> = super::ppo::keys().into_iter().chain(super::evolve::keys()).collect();
+    let policies: Vec<Key> =
+        super::ppo::keys().into_iter().chain(super::evolve::keys()).chain(super::search::keys()).collect();
     let [keys, policies] = [super::classify::keys(), policies].map(|keys| tried(&keys).join(", "));
     let legal =
         format!("a list, as in [\"rate = 0.001, 0.0003\", \"decay = 0, 0.1\"], of {keys}; for policies of {policies}");

@@ -24,6 +24,7 @@ mod parse;
 mod ppo;
 mod read;
 mod repair;
+mod search;
 mod split;
 mod synth;
 #[cfg(test)]
@@ -47,6 +48,7 @@ pub use key::{Flag, Key, Takes};
 pub use labels::LabelSettings;
 pub use ppo::{Band, PpoSettings, RewardKind};
 pub(crate) use read::{ReadSettings, SectionSettings};
+pub use search::SearchSettings;
 pub use split::{SplitKind, SplitSettings};
 pub use universe::UniverseSettings;
 
@@ -78,6 +80,8 @@ pub struct Settings {
     pub ppo: PpoSettings,
     /// The hyper-parameters of policies that evolve.
     pub evolve: EvolveSettings,
+    /// The hyper-parameters of policies that search.
+    pub search: SearchSettings,
     /// How time is cut into folds.
     pub split: SplitSettings,
     /// The account that decisions are turned into money with.
@@ -109,6 +113,7 @@ fn keys() -> Vec<Key> {
         classify::keys(),
         ppo::keys(),
         evolve::keys(),
+        search::keys(),
         split::keys(),
         account::keys(),
         trading::keys(),

@@ -609,6 +609,8 @@ pub(crate) struct Answer {
     silent: usize,
     /// Who decides; none of a classifier, whose probabilities become positions by the rule of each fold.
     pub(crate) policy: Option<Arc<dyn Policy>>,
+    /// Of a policy that searches, its net alone.
+    pub(crate) net: Option<Arc<dyn Policy>>,
 }
 
 impl Answer {
@@ -685,7 +687,7 @@ fn predict_rows(
         return Err(Error::input(format!("no member can predict these bars, since no probability is finite: {all}"))
             .remedy("look for absurd values with `fullbore data audit`, or train again with `fullbore train`"));
     }
-    Ok(Answer { table: table.table(data), predicted, members_left_out, silent, policy: None })
+    Ok(Answer { table: table.table(data), predicted, members_left_out, silent, policy: None, net: None })
 }
 
 /// Columns of the file as they grow.

@@ -171,7 +171,7 @@ fn tried(settings: &crate::Settings, number: usize) -> String {
     let mut all = settings.configs();
     let words = if all.len() > 1 { all.swap_remove(number).0 } else { String::new() };
     let more: Vec<&str> =
-        words.split(", ").filter(|word| word.starts_with("ppo.") || word.starts_with("evolve.")).collect();
+        words.split(", ").filter(|word| ["ppo.", "evolve.", "search."].iter().any(|of| word.starts_with(of))).collect();
     if more.is_empty() { String::new() } else { format!(", {}", more.join(", ")) }
 }
 

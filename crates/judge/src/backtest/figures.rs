@@ -1,6 +1,7 @@
 //! The record of a backtest: what it earned, what it cost, and how it would have fared otherwise.
 
 use super::beside::{Replays, walk_beside};
+use super::lines::Line;
 use super::record::Walked;
 use super::walk::{Course, buy_and_hold, decide, walk};
 use crate::in_threads;
@@ -48,6 +49,9 @@ pub struct Backtest {
     pub symbols: Vec<Part>,
     /// Closings that no decision asked for, by kind.
     pub incidents: Vec<Incidents>,
+    /// What others earn on the same course, where a searcher decided: its net alone, itself, the oracle, nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
 }
 
 /// Money that was paid (positive) and received (negative), in account currency.
@@ -195,6 +199,7 @@ pub fn backtest(
         folds: fold_parts(&walked, &days, &returns, folds),
         symbols: symbol_parts(course, &walked, capital),
         incidents: incidents(&walked),
+        lines: Vec::new(),
     };
     (walked.gross_equity, walked.hold_equity) = (free.clone(), held.clone());
     Ok((made, walked))

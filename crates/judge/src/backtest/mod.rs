@@ -13,6 +13,7 @@
 mod beside;
 mod chance;
 mod figures;
+mod lines;
 mod record;
 mod signals;
 mod walk;
@@ -20,6 +21,7 @@ mod walk;
 pub use beside::{Lane, LaneEnd, decide_beside};
 pub use chance::{ChanceTest, permute_scores, shift_portfolio, shift_positions};
 pub use figures::{Backtest, CostMultiple, CostShares, Incidents, Part, backtest};
+pub use lines::{Line, four_lines, oracle};
 pub use record::{Incident, PositionRow, Trade, Walked};
 pub use signals::{
     Beliefs, Calibration, Exit, Follower, PortfolioRule, SignalRule, Tried, Weighting, choose_threshold, try_thresholds,

@@ -44,7 +44,7 @@ const VALIDATIONS: u64 = 256;
 const WALKED: u64 = 4;
 
 /// How a root is searched.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SearchShape {
     /// Simulations of a root.
     pub simulations: u32,

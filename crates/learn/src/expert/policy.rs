@@ -8,11 +8,10 @@ use super::SearchShape;
 use super::evaluator::UnitEvaluator;
 use super::model::{ACTIONS, FoldMarket, observation};
 use super::training::searched;
-use crate::failed;
 use crate::ppo::{Deciders, FoldPolicy, preferred, seen_alone};
+use crate::{Problem, failed};
 use account::Action;
 use compute::population::Scale;
-use features::Input;
 use files::Result;
 use market::{EpisodeData, Needs, OBSERVED, Policy, View};
 use search::{InfoSet, Root, Search};
@@ -31,7 +30,7 @@ pub struct SearchFold {
 
 /// Searchers of folds as one policy.
 pub struct SearchPolicy {
-    inputs: Arc<Vec<Input>>,
+    problem: Arc<Problem>,
     data: Arc<EpisodeData>,
     folds: Vec<SearchFold>,
     /// `[rows]` the fold that decides; none where nobody does.
@@ -50,8 +49,8 @@ pub struct SearchPolicy {
 
 /// What a policy of searchers is made of beside its folds.
 pub struct SearchRows {
-    /// The feature table, `[inputs]`.
-    pub inputs: Arc<Vec<Input>>,
+    /// The feature table.
+    pub problem: Arc<Problem>,
     /// Prices and rules.
     pub data: Arc<EpisodeData>,
     /// `[rows]` the fold that decides; none where nobody does.
@@ -89,8 +88,8 @@ impl SearchPolicy {
             };
             nets.push(fold.policy.members.iter().map(net).collect::<compute::Result<_>>().map_err(failed)?);
         }
-        let SearchRows { inputs, data, fold_of, counters, share } = rows;
-        Ok(SearchPolicy { inputs, data, folds, fold_of, counters, share, lanes, searches, nets })
+        let SearchRows { problem, data, fold_of, counters, share } = rows;
+        Ok(SearchPolicy { problem, data, folds, fold_of, counters, share, lanes, searches, nets })
     }
 
     /// Targets of places of a view that one fold decides on.
@@ -105,7 +104,7 @@ impl SearchPolicy {
                 let row = view.rows[at];
                 let observed = seen_alone(&view.observed[at * OBSERVED..(at + 1) * OBSERVED], self.share);
                 let mut shown = Vec::new();
-                observation(&self.inputs, &scales, row, &mut shown);
+                observation(&self.problem.inputs, &scales, row, &mut shown);
                 let known = market.root(&self.data, row, shown, &observed, 0..0);
                 Root { known, counter: self.counters[row as usize] }
             };

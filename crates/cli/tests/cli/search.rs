@@ -1,0 +1,157 @@
+//! Policies that search, as a user trains them.
+
+use super::Place;
+use super::ppo::{market, number};
+use serde_json::Value;
+
+const SMALL: [&str; 14] = [
+    "--learner",
+    "search",
+    "--device",
+    "cpu",
+    "--features",
+    "p = col(plant), log_return(1), volatility(20)",
+    "--net",
+    "16t-16t",
+    "--simulations",
+    "4",
+    "--scenarios",
+    "32",
+    "--n-envs",
+    "32",
+];
+const MORE: [&str; 10] =
+    ["--timesteps", "6144", "--folds", "2", "--seeds", "2", "--horizon", "4", "--set", "train.rate=0.003"];
+
+fn train(place: &Place, data: &str, out: &str, more: &[&str]) -> (Value, i32) {
+    place.json(&[&["train", data, "--out", out], &SMALL[..], &MORE, more].concat())
+}
+
+fn growth(line: &Value, record: &Value) -> f64 {
+    1e4 * (1.0 + number(&line["total_return"])).ln() / number(&record["steps"])
+}
+
+/// What is planted is captured, the four lines are there, and the model is used like any other.
+#[test]
+fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
+    let place = Place::new();
+    let best = market(&place, "planted", "1", "4000", "0.8");
+    let (run, exit) = train(&place, "planted", "run", &["--threads", "2"]);
+    assert_eq!(exit, 0, "{run}");
+    assert_eq!((&run["learner"], run["members"].as_array().map(Vec::len)), (&"search".into(), Some(4)), "{run}");
+    let record = &run["backtest"];
+    let earned = growth(&record["net"], record);
+    assert!(earned > 0.8 * best, "{earned} bp a bar of {best}");
+    let lines = record["lines"].as_array().expect("lines");
+    let names: Vec<&str> = lines.iter().filter_map(|line| line["name"].as_str()).collect();
+    assert_eq!(names, ["net alone", "net with search", "ORACLE", "flat"], "{record}");
+    let marked: Vec<bool> = lines.iter().filter_map(|line| line["knows_the_future"].as_bool()).collect();
+    assert_eq!(marked, [false, false, true, false]);
+    assert_eq!(lines[1]["total_return"], record["net"]["total_return"]);
+    assert!(growth(&lines[2], record) > earned && number(&lines[3]["total_return"]) == 0.0, "{record}");
+    let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
+    assert!(page.contains("ORACLE (knows what comes"), "the report has the lines");
+    let log = std::fs::read_to_string(place.path().join("run/log.jsonl")).expect("a log");
+    assert!(["net_growth", "simulations_per_s", "model_crps"].iter().all(|name| log.contains(name)), "{log}");
+
+    // The same seed gives the same with another number of threads.
+    let (again, exit) = train(&place, "planted", "again", &["--threads", "5"]);
+    assert_eq!(exit, 0, "{again}");
+    for field in ["judged", "members", "backtest"] {
+        assert_eq!(run[field], again[field], "{field}");
+    }
+    let read = |path: &str| std::fs::read(place.path().join(path)).expect(path);
+    assert!(read("run/model/model.json") == read("again/model/model.json"));
+
+    // The model owns its market: asked again it decides the same, also bar by bar.
+    let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
+    assert_eq!((exit, &tested["backtest"]), (0, record), "{tested}");
+    let (said, exit) = place.json(&["predict", "run", "planted", "--out", "p.parquet"]);
+    assert!(exit == 0 && said["wanted"].as_array().is_some_and(|shares| shares.len() == 3), "{said}");
+    let (parity, exit) = place.json(&["check", "parity", "run"]);
+    assert_eq!((exit, &parity["equal"]), (0, &true.into()), "{parity}");
+    let (opened, exit) = place.json(&["holdout", "run"]);
+    assert!(exit == 0 && opened["net_sharpe"].as_f64().is_some_and(|sharpe| sharpe > 0.0), "{opened}");
+    let (refit, exit) = place.json(&["refit", "run", "--out", "refit", "--device", "cpu"]);
+    assert_eq!(exit, 0, "{refit}");
+    market(&place, "new", "1", "4600", "0.8");
+    let (new, exit) = place.json(&["predict", "refit", "new", "--out", "r.parquet"]);
+    assert!(exit == 0 && new["bars"].as_u64().is_some_and(|n| n > 100), "{new}");
+    let path = place.path().join("run/model/fold-1-market.bin");
+    let mut bytes = std::fs::read(&path).expect("a market");
+    bytes[1000] ^= 1;
+    std::fs::write(&path, bytes).expect("written");
+    let (changed, exit) = place.json(&["predict", "run", "planted", "--out", "p.parquet"]);
+    assert!(exit == 5 && changed.to_string().contains("was changed"), "{exit} {changed}");
+}
+
+/// Where nothing is planted nothing is claimed; killed before its model is written, a run goes on to the same one.
+#[test]
+fn searchers_claim_nothing_where_nothing_is_and_go_on() {
+    let place = Place::new();
+    market(&place, "nothing", "1", "3000", "0.5");
+    let (run, exit) = train(&place, "nothing", "run", &[]);
+    assert_eq!(exit, 0, "{run}");
+    let net = &run["backtest"]["net"];
+    let low = net["sharpe_annual"].as_f64().zip(net["sharpe_annual_error"].as_f64());
+    assert!(low.is_none_or(|(sharpe, error)| sharpe - 1.96 * error <= 0.0), "{net}");
+    let args = [&["train", "nothing", "--out", "cut"], &SMALL[..], &MORE].concat();
+    place.abort(&args, "model.json");
+    let (resumed, exit) = place.json(&["runs", "resume", "cut"]);
+    assert_eq!((exit, &resumed["members"]), (0, &run["members"]), "{resumed}");
+    let read = |path: &str| std::fs::read(place.path().join(path)).expect(path);
+    assert!(read("run/model/model.json") == read("cut/model/model.json"));
+}
+
+/// Flags change the plan, `auto` is legal for each, and what is not for searchers is refused.
+#[test]
+fn flags_of_a_search_change_the_plan() {
+    let place = Place::new();
+    market(&place, "planted", "1", "3000", "0.8");
+    let plan = |more: &[&str]| {
+        let args = ["train", "planted", "--learner", "search", "--device", "cpu", "--dry-run"];
+        let (plan, exit) = place.json(&[&args[..], more].concat());
+        assert_eq!(exit, 0, "{more:?}: {plan}");
+        plan
+    };
+    let usual = plan(&[]);
+    let flags = [
+        "--roots",
+        "--simulations",
+        "--scenarios",
+        "--horizon",
+        "--n-envs",
+        "--n-steps",
+        "--batch-size",
+        "--net",
+        "--timesteps",
+    ];
+    let auto: Vec<&str> = flags.into_iter().flat_map(|flag| [flag, "auto"]).collect();
+    let auto = plan(&auto);
+    for field in ["net", "batch", "iterations", "folds"] {
+        assert_eq!(usual[field], auto[field], "{field}");
+    }
+    // 32,768 roots in iterations of 64 accounts with 16 steps.
+    assert_eq!((&usual["batch"], &usual["iterations"]), (&256.into(), &32.into()), "{usual}");
+    let many = plan(&["--mcts-batch-size", "128", "--batch-size", "64", "--invert-trend"]);
+    assert_eq!((&many["batch"], &many["iterations"]), (&64.into(), &16.into()), "{many}");
+    for (more, wanted) in [
+        (&["--continuous"][..], "short, flat and long"),
+        (&["--entropy", "0.2..0.8"], "a search goes by"),
+        (&["--population", "8"], "`evolve.`"),
+        (&["--precision", "bf16"], "f32"),
+        (&["--labels", "fixed(3)"], "not from labels"),
+        (&["--net", "row:3 / 8 / direction:3"], "a search reads"),
+        (&["--split", "kfold"], "walk forward"),
+        (&["--try", "ppo.gamma=0.9,0.99"], "one market"),
+    ] {
+        let args = ["train", "planted", "--learner", "search", "--device", "cpu", "--out", "x"];
+        let (refused, exit) = place.json(&[&args[..], more].concat());
+        assert!(exit == 2 && refused.to_string().contains(wanted), "{more:?}: {exit} {refused}");
+    }
+    for learner in ["ppo", "evolve", "mlp"] {
+        let args = ["train", "planted", "--learner", learner, "--device", "cpu", "--out", "x", "--simulations", "8"];
+        let (refused, exit) = place.json(&args);
+        assert!(exit == 2 && refused.to_string().contains("`search.`"), "{learner}: {exit} {refused}");
+    }
+}

@@ -1,0 +1,334 @@
+//! `search`: policies that search at every close, in a market that was fitted on the training part of their fold; the
+//! search teaches the net, and the net guides the search. Selected by what they make of their validation with search,
+//! judged, deployed and kept as `ppo` is. Every result has four lines: the net alone, with search, the oracle, nothing.
+
+use super::ppo::refuse_what_is_not_a_policys;
+use super::ppo::{PpoKind, episodes, folds_of_rows, net_policy, policies_of, refuse_members, tested};
+use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp};
+use crate::train::{Answer, Experiment, Ids, ModelRows, RowsOfFolds, Source};
+use crate::{EvolveSettings, PpoSettings, Settings};
+use compute::Opened;
+use compute::population::{Precision, Recipe, Schedule};
+use features::{Dataset, FoldKind, Input, InputLayout, catalogue};
+use files::{Error, Result};
+use judge::split::Splits;
+use learn::expert::{Expert, Hypers, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend};
+use learn::ppo::{Deciders, FoldPolicy};
+use learn::{Config, Extent, Learner, Problem, Trained};
+use market::EpisodeData;
+use std::sync::Arc;
+
+pub(super) struct SearchKind;
+
+const FIGURES: &[Figure] = &[
+    Figure { name: "train_growth", tag: "rollout/ep_rew_mean", label: Some("earned") },
+    Figure { name: "valid_growth", tag: "eval/mean_reward", label: Some("validation") },
+    Figure { name: "valid_error", tag: "eval/standard_error", label: None },
+    Figure { name: "net_growth", tag: "eval/net_alone", label: Some("net alone") },
+    Figure { name: "net_error", tag: "eval/net_standard_error", label: None },
+    Figure { name: "entropy", tag: "train/entropy", label: Some("entropy") },
+    Figure { name: "policy_loss", tag: "train/policy_loss", label: None },
+    Figure { name: "value_loss", tag: "train/value_loss", label: None },
+    Figure { name: "root_value", tag: "search/root_value", label: None },
+    Figure { name: "changed", tag: "search/changed", label: None },
+    Figure { name: "model_crps", tag: "market/crps", label: None },
+    Figure { name: "model_coverage", tag: "market/coverage", label: None },
+    Figure { name: "norm", tag: "train/grad_norm", label: None },
+    Figure { name: "learning_rate", tag: "train/learning_rate", label: None },
+];
+
+/// Roots of a member where nothing was set: seconds of two cores.
+const TIMESTEPS: usize = 32_768;
+/// Accounts, and steps of each in an iteration.
+const ACCOUNTS: usize = 64;
+const STEPS: usize = 16;
+const SIMULATIONS: usize = 16;
+const SCENARIOS: usize = 64;
+const HORIZON: usize = 8;
+/// Rows of a minibatch, at most.
+const BATCH: usize = 256;
+
+fn hypers(settings: &Settings) -> Hypers {
+    let (shared, own) = (&settings.ppo, &settings.search);
+    let n_envs = shared.n_envs.or(own.roots).unwrap_or(ACCOUNTS);
+    Hypers {
+        n_envs: n_envs as u32,
+        n_steps: shared.n_steps.unwrap_or(STEPS) as u32,
+        search: SearchShape {
+            simulations: own.simulations.unwrap_or(SIMULATIONS) as u32,
+            scenarios: own.scenarios.unwrap_or(SCENARIOS) as u32,
+            codes: own.codes as u32,
+            horizon: own.horizon.unwrap_or(HORIZON) as u32,
+            roots: own.roots.unwrap_or(n_envs) as u32,
+        },
+        replay: own.replay as u32,
+        n_epochs: own.n_epochs as u32,
+        realised: own.realised as f32,
+        vf_coef: shared.vf_coef as f32,
+        episode: shared.episode as u32,
+    }
+}
+
+fn config(settings: &Settings, net: &compute::Net) -> Result<Config> {
+    let batch = settings.classify.batch.unwrap_or(BATCH).min(hypers(settings).rows() as usize);
+    if settings.train.precision.is_some_and(|precision| precision != Precision::F32) {
+        let what = "nets that search compute in f32";
+        return Err(Error::new(files::Kind::Usage, what).remedy("leave <train.precision> out"));
+    }
+    let mut recipe = Recipe::new(batch, Precision::F32, settings.general.seed);
+    let clip = Some(settings.ppo.max_grad_norm as f32).filter(|norm| *norm > 0.0);
+    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, clip);
+    recipe.schedule = Schedule { shape: settings.ppo.schedule, ..recipe.schedule };
+    Ok(Config { net: net.clone(), recipe, rate: SearchKind.rate(settings, batch) })
+}
+
+/// By the roots that were asked for; fewer where a number of epochs was set, or a time to fit into.
+fn iterations(settings: &Settings) -> u32 {
+    let timesteps = settings.ppo.timesteps.unwrap_or(TIMESTEPS) as u64;
+    let iterations = timesteps.div_ceil(hypers(settings).rows().max(1)).max(1);
+    let most = settings.train.epochs;
+    let set = most != Extent::default().units as usize;
+    iterations.min(if set { most as u64 } else { u64::from(u32::MAX) }) as u32
+}
+
+/// Columns of indicators of the chapter on trends, counted through all inputs.
+fn trend(inputs: &[Input], settings: &Settings) -> Trend {
+    let names: Vec<&str> = catalogue().filter(|i| i.kind == features::Kind::Trend).map(|i| i.name).collect();
+    let is_trend =
+        |column: &str| column.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| names.contains(&word));
+    let columns = inputs.iter().flat_map(|input| &input.columns).enumerate();
+    Trend {
+        columns: columns.filter(|(_, name)| is_trend(name)).map(|(at, _)| at).collect(),
+        weight: settings.search.trend_prior as f32,
+        inverted: settings.search.invert_trend,
+    }
+}
+
+/// An error where something was set that other learners alone go by.
+fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
+    let usage = |what: &str, remedy: &str| Err(Error::new(files::Kind::Usage, what).remedy(remedy));
+    if settings.evolve != EvolveSettings::default() {
+        return usage(
+            "`evolve.` is of policies that evolve, and `search` follows a gradient",
+            "choose <train.learner=evolve>, or leave it out",
+        );
+    }
+    refuse_what_is_not_a_policys(settings)?;
+    let PpoSettings { timesteps, n_envs, n_steps, episode, gamma, vf_coef, max_grad_norm, schedule, .. } =
+        settings.ppo.clone();
+    let usual = PpoSettings::default();
+    let ours = PpoSettings { timesteps, n_envs, n_steps, episode, gamma, vf_coef, max_grad_norm, schedule, ..usual };
+    if settings.ppo != ours {
+        return usage(
+            "of `ppo.` a search goes by timesteps, n_envs, n_steps, episode, gamma, vf_coef, max_grad_norm and \
+             schedule alone, and its actions are short, flat and long",
+            "choose <train.learner=ppo>, or leave the others out",
+        );
+    }
+    Ok(())
+}
+
+/// The experts of settings, and the bars they trade.
+fn expert(
+    source: &Source,
+    splits: &Splits,
+    settings: &Settings,
+) -> Result<(Expert, Arc<EpisodeData>, Vec<SearchShape>)> {
+    let usage = |what: &str, remedy: &str| Error::new(files::Kind::Usage, what).remedy(remedy);
+    let Ids::Bars { data, .. } = &source.ids else {
+        return Err(usage("policies trade, and ready arrays have no prices", "give bars"));
+    };
+    if splits.folds.iter().any(|fold| fold.kind == FoldKind::Around) {
+        return Err(usage("policies walk forward", "leave <split.kind> out"));
+    }
+    let all = settings.configs();
+    all.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
+    if all.iter().any(|(_, own)| own.ppo.gamma != settings.ppo.gamma) {
+        return Err(usage("a fold has one market, and so one `ppo.gamma`", "set <ppo.gamma> for all configs"));
+    }
+    let refit = settings.refit.as_ref();
+    let spec = Spec {
+        configs: all.iter().zip(&source.nets).map(|((_, own), net)| config(own, net)).collect::<Result<_>>()?,
+        hypers: all.iter().map(|(_, own)| hypers(own)).collect(),
+        iterations: all.iter().map(|(_, own)| iterations(own)).collect(),
+        stop_after: refit.map(|refit| refit.epochs),
+        // Without validation nothing gets better.
+        patience: if refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
+        seeds: settings.train.seeds as u32,
+        gamma: settings.ppo.gamma as f32,
+        trend: trend(&source.problem.inputs, settings),
+    };
+    let (data, shapes) = (episodes(data, settings)?, spec.hypers.iter().map(|own| own.search).collect());
+    Ok((Expert::new(&source.problem, &data, &splits.folds, spec)?, data, shapes))
+}
+
+/// `[rows]` the name of each row in random numbers, by its symbol and its time: the same bar draws the same wherever
+/// its row lies.
+fn counters(data: &Dataset) -> Vec<u64> {
+    let mut all = Vec::with_capacity(data.base.rows());
+    for (symbol, bars) in data.base.market.iter().enumerate() {
+        let name = bars
+            .symbol
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let rows = data.clock.rows(symbol);
+        all.extend(rows.map(|row| random::mix(name ^ data.clock.time(row) as u64)));
+    }
+    all
+}
+
+/// How the members of an experiment search.
+pub(super) struct Searching {
+    expert: Expert,
+    problem: Arc<Problem>,
+    data: Arc<EpisodeData>,
+    /// `[configs]`
+    shapes: Vec<SearchShape>,
+    counters: Vec<u64>,
+    threads: usize,
+}
+
+impl Searching {
+    /// Members of folds as one policy; `configs` `[folds]` say how each searches.
+    pub(super) fn policy(
+        &self,
+        folds: Vec<FoldPolicy>,
+        configs: &[usize],
+        fold_of: Vec<Option<u16>>,
+        share: f64,
+        lanes: Vec<Vec<Deciders>>,
+    ) -> Result<SearchPolicy> {
+        let fold = |(number, policy): (usize, FoldPolicy)| {
+            let trades = !policy.members.is_empty();
+            let market = trades.then(|| self.expert.market(number)).transpose().map_err(learn::failed)?;
+            Ok(SearchFold { policy, market, shape: self.shapes[configs[number]] })
+        };
+        let folds = folds.into_iter().enumerate().map(fold).collect::<Result<Vec<_>>>()?;
+        let (problem, data) = (Arc::clone(&self.problem), Arc::clone(&self.data));
+        let rows = SearchRows { problem, data, fold_of, counters: self.counters.clone(), share };
+        SearchPolicy::new(rows, folds, lanes, self.threads)
+    }
+
+    /// What a model keeps of a fold: how its members search, and the market.
+    pub(super) fn keep(&self, fold: usize, config: usize) -> Result<(SearchShape, Vec<u8>)> {
+        let market = self.expert.market(fold).map_err(learn::failed)?;
+        Ok((self.shapes[config], market.to_bytes()))
+    }
+}
+
+impl Kind for SearchKind {
+    fn name(&self) -> &'static str {
+        "search"
+    }
+
+    fn task(&self) -> &'static str {
+        "trade"
+    }
+
+    fn is_labelled(&self) -> bool {
+        false
+    }
+
+    fn layout(&self) -> InputLayout {
+        InputLayout::Row
+    }
+
+    fn features(&self, symbols: usize) -> &'static str {
+        (mlp::MLP.features)(symbols)
+    }
+
+    fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String {
+        PpoKind.net(settings, inputs, classes)
+    }
+
+    fn learner(&self, source: &Source, splits: &Splits, settings: &Settings, _: &Opened) -> Result<Box<dyn Learner>> {
+        Ok(Box::new(expert(source, splits, settings)?.0))
+    }
+
+    fn identity(&self, settings: &Settings) -> String {
+        let (own, gamma) = (&settings.search, settings.ppo.gamma);
+        let trend = format!("{} {}", own.trend_prior, own.invert_trend);
+        format!("{:?}{} {gamma} {trend}{}", hypers(settings), iterations(settings), settings.account.identity())
+    }
+
+    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
+        &mut settings.classify.batch
+    }
+
+    fn rate(&self, settings: &Settings, _: usize) -> f32 {
+        settings.classify.rate.unwrap_or(1e-3) as f32
+    }
+
+    fn rate_rule(&self, settings: &Settings) -> &'static str {
+        match settings.classify.rate {
+            Some(_) => "as set, whatever the batch",
+            None => "1e-3, whatever the batch",
+        }
+    }
+
+    fn figures(&self, _: &Settings) -> &'static [Figure] {
+        FIGURES
+    }
+
+    /// How fast it goes: roots and simulations.
+    fn more_figures(&self, of: &Validated<'_>, rate: f64) -> Vec<MoreFigure> {
+        let simulations = f64::from(hypers(of.settings).search.simulations);
+        let figure = |name, tag, value| MoreFigure { name, tag, value };
+        vec![
+            figure(Some("simulations_per_s"), "time/simulations_per_s", rate * simulations),
+            figure(None, "time/iterations", f64::from(of.validation.unit)),
+            figure(None, "time/total_timesteps", self.event_step(of) as f64),
+            figure(None, "time/fps", rate),
+        ]
+    }
+
+    /// Roots that were searched.
+    fn event_step(&self, of: &Validated<'_>) -> u64 {
+        u64::from(of.validation.unit) * hypers(of.settings).rows()
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        PpoKind.metrics()
+    }
+
+    fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
+        let ModelRows { loaded, data, rows: RowsOfFolds { folds: rows, inputs, .. }, settings, asking, .. } = asked;
+        refuse_members(asking.by_member)?;
+        let problem = Arc::new(Problem { inputs, ids: data.base.rows(), ..Problem::default() });
+        let net = net_policy(loaded, data, &problem, &rows, settings)?;
+        let folds = policies_of(loaded).into_iter().zip(&loaded.markets).zip(&loaded.model.folds);
+        let none = SearchShape { simulations: 1, scenarios: 2, codes: 1, horizon: 1, roots: 1 };
+        let fold = |((policy, market), own): ((FoldPolicy, &Option<_>), &super::model::ModelFold)| {
+            // Where nobody trades nobody searches.
+            SearchFold { policy, market: market.clone(), shape: own.search.unwrap_or(none) }
+        };
+        let searching = SearchRows {
+            problem,
+            data: episodes(data, settings)?,
+            fold_of: folds_of_rows(data, &rows),
+            counters: counters(data),
+            share: 1.0 / data.base.market.len() as f64,
+        };
+        let policy = SearchPolicy::new(searching, folds.map(fold).collect(), Vec::new(), settings.threads())?;
+        let mut answer = Answer::of_policy(loaded, data, &rows, Arc::new(policy));
+        answer.net = Some(Arc::new(net));
+        Ok(answer)
+    }
+
+    fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
+        let Experiment { source, splits, settings, .. } = experiment;
+        let Ids::Bars { data, .. } = &source.ids else {
+            return Err(Error::input("policies trade, and ready arrays have no prices"));
+        };
+        let (expert, episodes, shapes) = expert(source, splits, settings)?;
+        let searching = Searching {
+            expert,
+            problem: Arc::clone(&source.problem),
+            data: episodes,
+            shapes,
+            counters: counters(data),
+            threads: settings.threads(),
+        };
+        tested(experiment, members, Some(searching))
+    }
+}

@@ -1,0 +1,36 @@
+//! The hyper-parameters of policies that search. Net, minibatch and rate are those of any learner (`train.net`,
+//! `train.batch`, `train.rate`); how long they train, their accounts and what later rewards are worth are those of any
+//! policy (`ppo.timesteps`, `ppo.n_envs`, `ppo.n_steps`, `ppo.episode`, `ppo.gamma`, `ppo.vf_coef`,
+//! `ppo.max_grad_norm`, `ppo.schedule`).
+
+use super::form::{number, truth, whole};
+use super::key::section;
+
+section! {
+    /// The hyper-parameters of policies that search.
+    SearchSettings at search, "search.";
+
+    /// Roots that are searched in one batch. Auto is all accounts; set alone, it is their number too.
+    roots: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("roots", "N").tried();
+    /// Simulations of a root. Auto is 16.
+    simulations: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("simulations", "N").tried();
+    /// Scenarios of a root, on which every action is tried. Auto is 64.
+    scenarios: Option<usize> = None, whole(2..=65_535).or_auto().flag("scenarios", "N").tried();
+    /// Codes that are drawn at every later chance node.
+    codes: usize = 16, whole(1..=65_535).tried();
+    /// Bars that a search looks ahead before the net says what is left; also those over which returns are counted.
+    /// Auto is 8.
+    horizon: Option<usize> = None, whole(1..=4096).or_auto().flag("horizon", "BARS").tried();
+    /// Iterations whose targets are learned from.
+    replay: usize = 4, whole(1..=1000).tried();
+    /// Passes through them in an iteration.
+    n_epochs: usize = 2, whole(1..=1000).tried();
+    /// Share of what was really earned in the target of a value; the rest is what the root was worth to the search.
+    realised: f64 = 0.5, number(0.0..=1.0).tried();
+    /// What the sign of the first trend feature adds to the logit of long and takes off short, at the root; 0 for
+    /// nothing.
+    trend_prior: f64 = 0.25, number(0.0..=20.0);
+    /// Whether that and all trend features have the opposite sign.
+    invert_trend: bool = false,
+        truth().switch("invert-trend", "true", "Negate the trend features and what their sign adds to a search");
+}
