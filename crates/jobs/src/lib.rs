@@ -86,8 +86,8 @@ pub use runs::{
 };
 pub use settings::{
     AccountSettings, Band, BarSettings, CacheSettings, Candidates, ClassifySettings, EvolveAlgorithm, EvolveSettings,
-    FeatureSettings, Flag, GeneralSettings, Key, LabelSettings, PpoSettings, RewardKind, SearchSettings, Settings, SplitKind,
-    SplitSettings, SynthSettings, Takes, TradingSettings, TrainSettings, UniverseSettings,
+    FeatureSettings, Flag, GeneralSettings, Key, LabelSettings, PpoSettings, RewardKind, SearchSettings, Settings,
+    SplitKind, SplitSettings, SynthSettings, Takes, TradingSettings, TrainSettings, UniverseSettings,
 };
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};

@@ -79,7 +79,7 @@ pub(super) fn summary(text: &mut String, b: &Backtest) {
     if b.costs.traded == 0.0 {
         let hold = percent(b.hold_return);
         text.push_str(&wrap(&format!("nothing was traded (buying and holding: {hold})"), "  ", "  "));
-        lines(text, b);
+        beside(text, b);
         return;
     }
     let error = net.sharpe_annual_error.map_or(String::new(), |e| format!(" ± {}", format_fixed(e, 2)));
@@ -107,11 +107,11 @@ pub(super) fn summary(text: &mut String, b: &Backtest) {
     ] {
         text.push_str(&wrap(&line, "  ", "  "));
     }
-    lines(text, b);
+    beside(text, b);
 }
 
 /// What a searcher stands beside.
-fn lines(text: &mut String, b: &Backtest) {
+fn beside(text: &mut String, b: &Backtest) {
     if b.lines.is_empty() {
         return;
     }
@@ -223,7 +223,7 @@ pub(super) fn figures(text: &mut String, b: &Backtest, paint: Paint) {
     }
     if !b.lines.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Beside it"));
-        lines(text, b);
+        beside(text, b);
     }
     parts_table(text, "Folds", "fold", &b.folds, paint);
     parts_table(text, "Years", "year", &b.years, paint);

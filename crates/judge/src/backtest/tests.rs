@@ -486,3 +486,44 @@ fn a_position_ends_at_the_barriers_of_its_label() {
     let higher = [101.0, 101.5, 100.0, 101.0];
     check(&[up, up, none, none], &[quiet, higher, [101.0, 101.0, 98.5, 99.0]], "stop", 1e3 * 101.0 * loss);
 }
+
+/// On few bars every sequence of positions is tried: none earns more than the oracle.
+#[test]
+fn nothing_earns_more_than_the_oracle() {
+    for bars in [2usize, 3, 9] {
+        let case = Case::new(market(1, 800));
+        let from = 400;
+        let span = Span::new(case.market[0].end[from], case.market[0].end[from + bars - 1] + 1).unwrap();
+        let course = Course { span, ..case.course() };
+        let equity = |targets: &Targets| {
+            let walked = walk(&course, &case.table.params, targets).unwrap();
+            walked.equity[walked.equity.len() - 1]
+        };
+        let best = equity(&oracle(&course));
+        let mut most: f64 = 0.0;
+        for number in 0..3usize.pow(bars as u32 - 1) {
+            let mut targets = Targets::none(case.clock.tick.len());
+            for t in 0..bars - 1 {
+                targets.actions[from + t] = Action::target((number / 3usize.pow(t as u32) % 3) as f64 - 1.0);
+            }
+            most = most.max(equity(&targets));
+        }
+        // Of two ways to a position the richer one goes on, whatever it drifted to: that is exact to a hair.
+        assert!(best >= most * (1.0 - 1e-6), "{bars} bars: {best} and {most}");
+    }
+}
+
+#[test]
+fn four_lines_say_who_knew_what_comes() {
+    for symbols in [1, 3] {
+        let case = Case::new(market(symbols, 500));
+        let (course, targets) = (case.course(), case.targets(1.0 / symbols as f64));
+        let walked = walk(&course, &case.table.params, &targets).unwrap();
+        let lines = four_lines(&course, &Constant(0.0), &walked).unwrap();
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["net alone", "net with search", "ORACLE", "flat"]);
+        assert!(lines.iter().all(|line| line.knows_the_future == (line.name == "ORACLE")));
+        assert_eq!((lines[0].total_return, lines[3].total_return, lines[3].trades), (0.0, 0.0, 0));
+        assert!(lines[2].total_return > 0.1 && lines[2].total_return > lines[1].total_return, "{lines:?}");
+    }
+}
