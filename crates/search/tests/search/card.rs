@@ -119,15 +119,24 @@ impl Case {
         found
     }
 
+    /// With the weights that a card computes with.
     fn on_processor(&self) -> Outcomes {
         let ((net, params), world) = (self.net(), self.world());
+        let params: Vec<f32> = params.into_iter().map(bf16).collect();
         let mut evaluators = NetEvaluator::several(&net, &Arc::new(params), 2).unwrap();
         let mut search = Search::new(&world, &self.settings, 2, u64::MAX).unwrap();
         search.run(&world, &mut evaluators, &self.known()).unwrap()
     }
 }
 
-/// A card computes in bf16 and the processor in f32, so that trees differ here and there; what they say does not.
+/// The nearest number of 16 bits.
+fn bf16(value: f32) -> f32 {
+    let bits = value.to_bits();
+    f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
+}
+
+/// A card rounds activations to bf16 and the processor does not, so that trees differ here and there; what they say is
+/// the same.
 fn alike(own: &Outcomes, other: &Outcomes, what: &str) {
     let sums = |outcomes: &Outcomes| -> Vec<u32> {
         outcomes.visits.chunks_exact(outcomes.actions).map(|visits| visits.iter().sum()).collect()
@@ -137,7 +146,8 @@ fn alike(own: &Outcomes, other: &Outcomes, what: &str) {
     let same = own.chosen.iter().zip(&other.chosen).filter(|(a, b)| a == b).count();
     assert!(same * 10 >= roots * 9, "{what}: {same} of {roots} choose the same");
     let mean = own.value.iter().zip(&other.value).map(|(a, b)| (a - b).abs()).sum::<f32>() / roots as f32;
-    assert!(mean < 0.01, "{what}: values {mean} apart in the mean");
+    let size = other.value.iter().map(|value| value.abs()).sum::<f32>() / roots as f32;
+    assert!(mean < 0.02 * size, "{what}: values of {size} are {mean} apart in the mean");
 }
 
 #[test]
