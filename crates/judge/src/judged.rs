@@ -311,7 +311,7 @@ impl Truth<'_> {
 
 /// What a verdict takes at least: folds and test days.
 const FOLDS: usize = 5;
-const DAYS: usize = 60;
+pub(crate) const DAYS: usize = 60;
 
 /// Why so many folds (of at least so many) and days, of labels that stay open for `reach` days, are too few for a
 /// verdict.

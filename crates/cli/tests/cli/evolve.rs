@@ -104,6 +104,8 @@ fn days_without_a_settled_row_are_not_tested() {
     assert_eq!(run["folds"][0]["test"], 30, "{run}");
     let steps = number(&run["backtest"]["steps"]);
     assert!((29.0..=33.0).contains(&steps), "{steps} bars were traded");
+    let verdict = run["evidence"]["sentence"].as_str().unwrap_or_default();
+    assert!(verdict.starts_with("not enough data") && verdict.ends_with("test days (60 are needed)"), "{run}");
 }
 
 /// Flags change the plan, `auto` is legal for each, and what is not for evolution is refused.

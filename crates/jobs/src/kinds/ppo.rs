@@ -739,6 +739,7 @@ impl Evaluation for Tested<'_> {
     fn findings(&self, _: &Judged) -> Option<(Findings, Vec<f64>)> {
         let traded = self.traded.as_ref()?;
         let mut found = Findings::new(Some(&traded.backtest), None, 1);
+        found.expect_days();
         match &traded.chance {
             Ok(chance) => found.chance = Some(chance.clone()),
             Err(why) => found.chance_missing = Some(why.clone()),

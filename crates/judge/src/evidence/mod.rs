@@ -8,6 +8,7 @@ pub mod limits;
 use crate::Judged;
 use crate::backtest::{Backtest, ChanceTest};
 use crate::deflated::DeflatedSharpe;
+use crate::judged::DAYS;
 use crate::overfitting::Overfitting;
 use files::{format_fixed, format_list, format_plural};
 use serde::{Deserialize, Serialize};
@@ -185,6 +186,14 @@ impl Findings {
             found.best_symbol = best.map(|best| (best.name.clone(), best.total_return / profits));
         }
         found
+    }
+
+    /// Says that there is too little of a record without a classifier's judgement where it has fewer days than that
+    /// takes.
+    pub fn expect_days(&mut self) {
+        if self.days < DAYS && self.too_little.is_none() {
+            self.too_little = Some(format!("{} ({DAYS} are needed)", format_plural(self.days as u64, "test day")));
+        }
     }
 
     /// Takes in what directional MCC falls by where a column is shuffled, column by column.
@@ -525,6 +534,14 @@ mod tests {
         assert!(deflated.sentence.contains("deflated Sharpe ratio 0.600 (3 trials)"), "{}", deflated.sentence);
         let short = weigh(&|f| f.minimum_track_days = Some(5000));
         assert!(short.verdict == Verdict::NotEnoughData && short.sentence.contains("5,000 trading days"));
+        let days = |days: usize| {
+            weigh(&|f| {
+                f.days = days;
+                f.expect_days();
+            })
+        };
+        assert_eq!(days(32).sentence, "not enough data: 32 test days (60 are needed)");
+        assert!(!days(60).sentence.contains("are needed"), "{}", days(60).sentence);
         let few = weigh(&|f| f.too_little = Some("3 folds (5 are needed)".into()));
         assert_eq!(few.sentence, "not enough data: 3 folds (5 are needed)");
         let loses = weigh(&|f| f.sharpe_annual = Some(-0.3));
