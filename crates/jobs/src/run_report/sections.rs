@@ -2,7 +2,7 @@
 
 use super::gather::{Gathered, MemberCurve, Prices, SavedFold, SavedPhase};
 use super::page::{at, borders, capital, day, figure, number, percent, returned};
-use crate::ColumnImportance;
+use crate::{ColumnImportance, LearnerKind};
 use features::class;
 use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
 use judge::Judged;
@@ -537,9 +537,10 @@ fn rows_table(title: &str, rows: &[Map<String, Value>]) -> Table {
 /// Where the time went.
 pub(super) fn machine(run: &Gathered) -> Option<Section> {
     let phases: Vec<SavedPhase> = run.part("phases").filter(|all: &Vec<SavedPhase>| !all.is_empty())?;
+    let counted = run.part::<LearnerKind>("learner").map_or("samples", LearnerKind::counted);
     let rate = run
         .part::<f64>("samples_per_s")
-        .map_or(String::new(), |r| format!(", {} samples/s in training", format_short(r)));
+        .map_or(String::new(), |r| format!(", {} {counted}/s in training", format_short(r)));
     let all = format_seconds(phases.iter().map(|p| p.seconds).sum());
     let prose = format!("{all} in all on {}{rate}.", run.text("device"));
     section("Machine", &prose, vec![Block::Table(phase_table("Where the time went".into(), &phases))])
