@@ -321,3 +321,47 @@ fn policies_capture_a_signal_and_claim_nothing_without_one() {
         assert!(!["evidence", "promising", "suspicious"].contains(&verdict), "{}", run["evidence"]);
     }
 }
+
+/// A policy that remembers is trained, kept and used like any other; it trains on the processor, and says so.
+#[test]
+fn a_policy_that_remembers_is_kept_and_used() {
+    let place = Place::new();
+    let best = market(&place, "planted", "1", "4000", "0.8");
+    let more = ["--net", "lstm16,16t", "--timesteps", "100000", "--folds", "2", "--seeds", "2"];
+    let (run, exit) = train(&place, "planted", "run", &[&more[..], &["--threads", "2"]].concat());
+    assert_eq!(exit, 0, "{run}");
+    assert!(run["net"].to_string().contains("lstm16-16t | lstm16-16t / policy:3"), "{run}");
+    let record = &run["backtest"];
+    let growth = 1e4 * (1.0 + number(&record["net"]["total_return"])).ln() / number(&record["steps"]);
+    assert!(growth > 0.5 * best, "{growth} bp a bar of {best}");
+    let (again, exit) = train(&place, "planted", "again", &[&more[..], &["--threads", "1"]].concat());
+    assert_eq!(exit, 0, "{again}");
+    for field in ["judged", "members", "backtest"] {
+        assert_eq!(run[field], again[field], "{field}");
+    }
+    let read = |path: &str| std::fs::read(place.path().join(path)).expect(path);
+    let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
+    assert_eq!(exit, 0, "{tested}");
+    for file in ["backtest.json", "trades.parquet", "returns.parquet"] {
+        assert!(read(&format!("tested/{file}")) == read(&format!("run/backtest/{file}")), "{file} differs");
+    }
+    let (said, exit) = place.json(&["predict", "run", "planted", "--out", "p.parquet"]);
+    assert_eq!(exit, 0, "{said}");
+    let (parity, exit) = place.json(&["check", "parity", "run"]);
+    assert_eq!((exit, &parity["equal"]), (0, &true.into()), "{parity}");
+    let (opened, exit) = place.json(&["holdout", "run"]);
+    assert_eq!(exit, 0, "{opened}");
+    let (refit, exit) = place.json(&["refit", "run", "--out", "refit"]);
+    assert_eq!(exit, 0, "{refit}");
+
+    let plan = |device: &str| {
+        place.json(&["train", "planted", "--learner", "ppo", "--net", "lstm64,64", "--device", device, "--dry-run"])
+    };
+    let (auto, exit) = plan("auto");
+    assert!(exit == 0 && auto.to_string().contains("policies that remember"), "{auto}");
+    let (refused, exit) = plan("cuda");
+    assert!(exit == 2 && refused.to_string().contains("train on the processor"), "{exit} {refused}");
+    let args = ["train", "planted", "--learner", "evolve", "--net", "lstm8", "--device", "cpu", "--out", "x"];
+    let (refused, exit) = place.json(&args);
+    assert!(exit == 2 && refused.to_string().contains("net"), "{exit} {refused}");
+}
