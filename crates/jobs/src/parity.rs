@@ -342,7 +342,7 @@ struct OneByOne<'a>(&'a dyn Policy);
 
 impl Policy for OneByOne<'_> {
     fn needs(&self) -> Needs {
-        self.0.needs()
+        Needs { closes_at_once: 0, ..self.0.needs() }
     }
 
     fn start(&self, n: usize) -> Vec<f64> {

@@ -34,6 +34,9 @@ pub struct Needs {
     pub memory: usize,
     /// Whether it looks at the account. What others decide is the same at any cost, and known before a walk.
     pub account: bool,
+    /// Closes that are worth asking about at once, where what it decides about a row depends on nothing but what is
+    /// shown of that row, whatever the counter and the rows beside it; 0: it is asked about one after the other.
+    pub closes_at_once: usize,
 }
 
 /// Decides what to hold; classifiers, recurrent nets, searchers, portfolios, rules and constants all do.

@@ -373,7 +373,7 @@ pub(super) fn net_policy(
     let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
     let tables = problem.tables(&cpu, compute::Budget::default())?;
     let share = 1.0 / data.base.market.len() as f64;
-    PpoPolicy::new(&tables, policies_of(loaded), folds_of_rows(data, rows), share)
+    PpoPolicy::new(&tables, policies_of(loaded), folds_of_rows(data, rows), share)?.with_threads(settings.threads())
 }
 
 /// Members whose training has ended on their test blocks; with a search where they have one.
@@ -494,7 +494,12 @@ impl Tested<'_> {
         let (folds, configs) = self.folds_of(members, deployed)?;
         let (fold_of, share) = (self.deciding_folds(&folds)?, 1.0 / self.data.base.market.len() as f64);
         match &self.searching {
-            None => Ok(Box::new(PpoPolicy::new(&self.tables, folds, fold_of, share)?.with_lanes(lanes))),
+            None => {
+                let policy = PpoPolicy::new(&self.tables, folds, fold_of, share)?.with_lanes(lanes);
+                // Portfolios walk on a thread each.
+                let alone = self.data.base.market.len() == 1;
+                Ok(Box::new(policy.with_threads(if alone { self.experiment.settings.threads() } else { 1 })?))
+            }
             Some(searching) => Ok(Box::new(searching.policy(folds, &configs, fold_of, share, lanes)?)),
         }
     }

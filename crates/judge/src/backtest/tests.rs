@@ -333,6 +333,67 @@ fn lanes_decide_as_each_would_alone() {
     assert!(ends[1].growth != 1.0 && ends[9].growth == 1.0, "{} {}", ends[1].growth, ends[9].growth);
 }
 
+/// A policy that is asked about many closes at once decides what it decides close by close, whether it goes on as
+/// expected for long, turns often, or wants another size at every close.
+#[test]
+fn who_is_asked_ahead_decides_as_close_by_close() {
+    let case = Case::new(market(1, 900));
+    let course = case.course();
+    let time = |row: usize| case.course().clock.times[row];
+    let lanes = [(course.span, true), (Span::new(time(37), time(640)).unwrap(), false)];
+    let lanes = lanes.map(|(span, keeps)| Lane { span, keeps });
+    for (kind, fewest, most) in [(Moves::Rare, 8, 60), (Moves::Often, 120, 899), (Moves::Always, 200, 900)] {
+        let [alone, ahead] = [0, 64].map(|closes_at_once| {
+            let policy = Moved { kind, closes_at_once, asked: Default::default() };
+            let ends = decide_beside(&course, &lanes, &policy).unwrap();
+            (ends, policy.asked.into_inner())
+        });
+        let bits = |ends: &[LaneEnd]| {
+            let targets = ends.iter().filter_map(|end| end.targets.as_ref()).flat_map(|all| &all.actions);
+            let targets: Vec<u64> = targets.map(|action| action.target.to_bits()).collect();
+            (targets, ends.iter().map(|end| end.growth.to_bits()).collect::<Vec<_>>())
+        };
+        assert_eq!(bits(&alone.0), bits(&ahead.0), "{kind:?}");
+        assert_eq!(alone.1, 900, "{kind:?}: closes one after the other");
+        assert!((fewest..=most).contains(&ahead.1), "{kind:?}: asked {} times", ahead.1);
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Moves {
+    Rare,
+    Often,
+    Always,
+}
+
+/// Decides by what is shown of a row and its account alone.
+struct Moved {
+    kind: Moves,
+    closes_at_once: usize,
+    asked: std::cell::Cell<usize>,
+}
+
+impl Policy for Moved {
+    fn needs(&self) -> Needs {
+        Needs { account: true, closes_at_once: self.closes_at_once, ..Needs::default() }
+    }
+
+    fn act(&self, view: &View<'_>, _: &mut [f64], actions: &mut [Action]) -> files::Result<()> {
+        self.asked.set(self.asked.get() + 1);
+        let shown = view.rows.iter().zip(view.observed.chunks_exact(OBSERVED));
+        for ((row, observed), action) in shown.zip(actions) {
+            let (held, moved) = (f64::from(observed[0]), f64::from(observed[2]));
+            *action = Action::target(match self.kind {
+                Moves::Rare => [1.0, 1.0, 0.0, -1.0][(*row as usize / 130) % 4],
+                Moves::Often if moved.abs() > 0.2 => -held.signum(),
+                Moves::Often => [1.0, -1.0, 0.0][(*row as usize / 5) % 3],
+                Moves::Always => 0.5 * (0.3 * f64::from(*row)).sin() - 0.25 * held,
+            });
+        }
+        Ok(())
+    }
+}
+
 /// Wants everything while it has nothing, else half of it.
 struct Halves;
 

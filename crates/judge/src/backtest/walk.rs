@@ -1,5 +1,6 @@
 //! A policy through an account, step by step.
 
+use super::beside::{Lane, decide_beside};
 use super::record::{Incident, PositionRow, Trade, Walked};
 use account::{Account, Action, Bar, Event, Outcome, Params, Portfolio, SymbolFill, step};
 use bars::Bars;
@@ -60,8 +61,13 @@ pub fn decide(course: &Course<'_>, policy: &dyn Policy) -> Result<Targets> {
     if !policy.needs().account {
         return decide_beforehand(course.clock, policy);
     }
+    if course.market.len() == 1 {
+        let lane = Lane { span: course.span, keeps: true };
+        let decided = decide_beside(course, &[lane], policy)?.into_iter().find_map(|end| end.targets);
+        return Ok(decided.unwrap_or_else(|| Targets::none(course.clock.tick.len())));
+    }
     let mut decided = Targets::none(course.clock.tick.len());
-    walk_and_keep(course, &course.table.params, policy, Some(&mut decided))?;
+    walk_many(course, &course.table.params, policy, Some(&mut decided))?;
     Ok(decided)
 }
 
@@ -95,19 +101,10 @@ pub fn decide_beforehand(clock: &Clock, policy: &dyn Policy) -> Result<Targets> 
 ///
 /// If there are no rules for a symbol.
 pub fn walk(course: &Course<'_>, params: &[Params], policy: &dyn Policy) -> Result<Walked> {
-    walk_and_keep(course, params, policy, None)
-}
-
-fn walk_and_keep(
-    course: &Course<'_>,
-    params: &[Params],
-    policy: &dyn Policy,
-    decided: Option<&mut Targets>,
-) -> Result<Walked> {
     assert_eq!(params.len(), course.market.len(), "rules for every symbol");
     match course.market {
-        [_] => walk_one(course, &params[0], policy, decided),
-        _ => walk_many(course, params, policy, decided),
+        [_] => walk_one(course, &params[0], policy),
+        _ => walk_many(course, params, policy, None),
     }
 }
 
@@ -209,12 +206,7 @@ impl Moment<'_> {
     }
 }
 
-fn walk_one(
-    course: &Course<'_>,
-    params: &Params,
-    policy: &dyn Policy,
-    mut decided: Option<&mut Targets>,
-) -> Result<Walked> {
+fn walk_one(course: &Course<'_>, params: &Params, policy: &dyn Policy) -> Result<Walked> {
     let (bars, rows) = (&course.market[0], course.rows(0));
     let table = course.table.symbol(0);
     let starts: Vec<i64> = rows.clone().skip(1).map(|t| bars.start[t]).collect();
@@ -233,13 +225,13 @@ fn walk_one(
             observe(params, &account, &table[row], times[row], observed);
             may.copy_from_slice(&legal_sides(params, &table[row]));
         };
-        let action = asking.ask(moment, show, decided.as_deref_mut())?[0];
+        let action = asking.ask(moment, show, None)?[0];
         // The last close decides on an open that nobody walks to.
         if t + 1 == rows.end {
             break;
         }
         let mut next = table[t + 1];
-        let last = t + 2 == rows.end && decided.is_none();
+        let last = t + 2 == rows.end;
         let border = next.close_out != 0.0;
         if last {
             next.close_out = 1.0;

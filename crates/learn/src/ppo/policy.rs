@@ -13,8 +13,10 @@ use compute::net::Layout;
 use compute::nets::{Forward, Rows, Stepper};
 use compute::population::{Precision, Scale};
 use compute::{Net, Tables};
-use files::Result;
+use files::{Error, Result};
 use market::{Needs, OBSERVED, Policy, View};
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The members of one fold.
@@ -41,8 +43,8 @@ pub struct Deciders {
 
 /// How the nets of a fold are gone through.
 enum Pass {
-    /// Row by row: memory that all members use in turn.
-    Plain(Box<Mutex<Forward>>),
+    /// Row by row: `[threads]` memory that all members use in turn.
+    Plain(Vec<Mutex<Forward>>),
     /// Step by step: `[members]`, each with its weights.
     Memory(Vec<Mutex<Stepper>>),
 }
@@ -50,9 +52,7 @@ enum Pass {
 impl Pass {
     fn new(fold: &FoldPolicy) -> Result<Pass> {
         if !fold.net.has_memory() {
-            return Forward::new(&fold.net, Precision::F32, ROWS)
-                .map(|pass| Pass::Plain(Box::new(Mutex::new(pass))))
-                .map_err(failed);
+            return Pass::plain(fold, 1);
         }
         let member = |params: &Vec<f32>| {
             let mut stepper = Stepper::new(&fold.net, Precision::F32, STEPPED)?;
@@ -60,6 +60,37 @@ impl Pass {
         };
         fold.members.iter().map(member).collect::<compute::Result<_>>().map(Pass::Memory).map_err(failed)
     }
+
+    fn plain(fold: &FoldPolicy, threads: usize) -> Result<Pass> {
+        let pass = |_| Forward::new(&fold.net, Precision::F32, if threads > 1 { PART } else { ROWS }).map(Mutex::new);
+        (0..threads).map(pass).collect::<compute::Result<_>>().map(Pass::Plain).map_err(failed)
+    }
+}
+
+/// Takes rows through a net, on all threads where there are several. A row's bits depend neither on its place nor on
+/// its company.
+fn run_plain(
+    passes: &[Mutex<Forward>],
+    pool: Option<&ThreadPool>,
+    params: &[f32],
+    rows: Rows<'_>,
+    out: &mut [f32],
+) -> compute::Result<()> {
+    let run = |thread: usize, rows: Rows<'_>, out: &mut [f32]| {
+        let mut pass = passes[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        pass.with(params).and_then(|mut net| net.run(rows, out))
+    };
+    let Some(pool) = pool else { return run(0, rows, out) };
+    let n = rows.ids.len().max(rows.extras.len() / OBSERVED);
+    let wide = out.len() / n.max(1);
+    pool.install(|| {
+        out.par_chunks_mut(PART * wide).enumerate().try_for_each(|(part, out)| {
+            let own = part * PART..(part * PART + out.len() / wide);
+            let ids = rows.ids.get(own.clone()).unwrap_or_default();
+            let extras = &rows.extras[own.start * OBSERVED..own.end * OBSERVED];
+            run(rayon::current_thread_index().unwrap_or(0), Rows { ids, extras, ..rows }, out)
+        })
+    })
 }
 
 /// Policies of folds as one.
@@ -74,6 +105,8 @@ pub struct PpoPolicy {
     share: f64,
     /// `[slots][folds]` who decides for each slot; where it is empty, all members of a fold for all slots.
     lanes: Vec<Vec<Deciders>>,
+    /// For wide nets.
+    pool: Option<ThreadPool>,
 }
 
 impl PpoPolicy {
@@ -90,13 +123,33 @@ impl PpoPolicy {
     ) -> Result<PpoPolicy> {
         let folds = folds.into_iter().map(FoldPolicy::without_value).collect::<Result<Vec<_>>>()?;
         let passes = folds.iter().map(Pass::new).collect::<Result<_>>()?;
-        Ok(PpoPolicy { tables: Arc::clone(tables), folds, fold_of, passes, share, lanes: Vec::new() })
+        Ok(PpoPolicy { tables: Arc::clone(tables), folds, fold_of, passes, share, lanes: Vec::new(), pool: None })
     }
 
     /// The same members for accounts that walk side by side, `[slots][folds]` who decides for each: a net reads its
     /// weights once for all of them.
     pub fn with_lanes(self, lanes: Vec<Vec<Deciders>>) -> PpoPolicy {
         PpoPolicy { lanes, ..self }
+    }
+
+    /// The same on so many threads, where its nets are so wide that a thread is worth it.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no memory or no thread for it.
+    pub fn with_threads(mut self, threads: usize) -> Result<PpoPolicy> {
+        let wide = |fold: &FoldPolicy| {
+            fold.members.first().is_some_and(|params| params.len() >= WORTH_A_THREAD) && !fold.net.has_memory()
+        };
+        if threads < 2 || !self.folds.iter().any(wide) {
+            return Ok(self);
+        }
+        for (pass, fold) in self.passes.iter_mut().zip(&self.folds).filter(|(_, fold)| !fold.net.has_memory()) {
+            *pass = Pass::plain(fold, threads)?;
+        }
+        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("policy-{i}")).build();
+        self.pool = Some(pool.map_err(|e| Error::new(files::Kind::Machine, format!("no threads for a policy: {e}")))?);
+        Ok(self)
     }
 
     /// Numbers that are remembered of a slot: who decided about which row, and what each of its members remembers.
@@ -141,7 +194,6 @@ impl PpoPolicy {
             let extras: Vec<f32> =
                 rows.iter().flat_map(|i| &observed[i * OBSERVED..(i + 1) * OBSERVED]).copied().collect();
             let mut out = vec![0.0; rows.len() * wide];
-            // A row's bits depend neither on its place nor on its company.
             let memory_of = |i: usize| {
                 let state = state_of(&own.net);
                 let first = slots[i] as usize * kept + OWN + number * state;
@@ -150,9 +202,8 @@ impl PpoPolicy {
             let given = Rows { tables: &self.tables, scales: &own.scales, ids: &some, extras: &extras };
             match &self.passes[fold] {
                 _ if rows.is_empty() => {}
-                Pass::Plain(pass) => {
-                    let mut pass = pass.lock().unwrap_or_else(PoisonError::into_inner);
-                    pass.with(params).and_then(|mut net| net.run(given, &mut out)).map_err(failed)?;
+                Pass::Plain(passes) => {
+                    run_plain(passes, self.pool.as_ref(), params, given, &mut out).map_err(failed)?
                 }
                 Pass::Memory(steppers) => {
                     let mut stepper = steppers[number].lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,12 +278,20 @@ const STEPPED: usize = 32;
 /// What of an observation is a share of equity in one symbol: position, pending, margin used.
 const SHARES: [usize; 3] = [0, 1, 5];
 
-/// Rows that go through a net at once.
+/// Rows that go through a net at once, on one thread and on each of several.
 const ROWS: usize = 256;
+const PART: usize = 16;
+
+/// Parameters from which on a net is worth a thread.
+const WORTH_A_THREAD: usize = 100_000;
+
+/// Closes that a policy without a memory is asked about at once.
+const CLOSES: usize = 64;
 
 impl Policy for PpoPolicy {
     fn needs(&self) -> Needs {
-        Needs { account: true, memory: self.memory(), ..Needs::default() }
+        let memory = self.memory();
+        Needs { account: true, memory, closes_at_once: if memory > 0 { 0 } else { CLOSES }, ..Needs::default() }
     }
 
     fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
@@ -294,7 +353,7 @@ mod tests {
             let net: Net = format!("account:dense{OBSERVED} / {layers}").parse().unwrap();
             let layout = Layout::new(&net).unwrap();
             let members: Vec<Vec<f32>> = (0..2).map(|seed| draws(layout.params, seed)).collect();
-            let n = 7;
+            let n = 39;
             let observed = draws(n * OBSERVED, 9);
             // As it is, value included.
             let mut whole = Forward::new(&net, Precision::F32, n).unwrap();
@@ -328,6 +387,12 @@ mod tests {
                 PpoPolicy::new(&tables, vec![fold], vec![Some(0); 1], 1.0).unwrap()
             };
             let beside = policy(&[0, 1], 0).with_lanes(lanes.clone());
+            // On several threads.
+            let some = Asked { slots: &vec![0; n], ids: &vec![0; n], observed: &observed, legal: &vec![7; n] };
+            let [one, three] = [1, 3].map(|threads| policy(&[0, 1], 0).with_threads(threads).unwrap());
+            assert_eq!(three.pool.is_some(), layers.contains("2048"));
+            let [one, three] = [one, three].map(|policy| policy.decide(0, some, &mut policy.start(1)).unwrap());
+            assert_eq!(one, three, "{layers}");
             let shown: Vec<f32> = observed[..lanes.len() * OBSERVED].to_vec();
             let all = Asked { slots: &[0, 1, 2, 3], ids: &[0; 4], observed: &shown, legal: &[7; 4] };
             let targets = beside.decide(0, all, &mut beside.start(4)).unwrap();
