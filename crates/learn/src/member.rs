@@ -108,12 +108,17 @@ pub struct Validation {
 
 /// Named figures of a validation, in the learner's order; none where one is no number.
 ///
-/// A long training has many of them, so that a history keeps their names once.
+/// A long training has many of them, so that a history keeps their names once, and the figures of neighbours in one
+/// block: thousands of small ones would each keep a page of memory from being given back.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     names: Arc<[Cow<'static, str>]>,
-    values: Box<[f64]>, // NaN where there is none
+    block: Arc<[f64]>, // of some validations, NaN where there is none
+    first: usize,      // where those of this one begin
 }
+
+/// Validations whose figures lie in one block.
+const BLOCK: usize = 16;
 
 impl Metrics {
     /// Figures by name; what is not finite is none.
@@ -123,13 +128,17 @@ impl Metrics {
 
     /// These and more.
     pub(crate) fn with(&self, more: &[(&'static str, f64)]) -> Metrics {
-        let own = self.names.iter().cloned().zip(&self.values).map(|(name, x)| (name, Some(*x)));
+        let own = self.names.iter().cloned().zip(self.values()).map(|(name, x)| (name, Some(*x)));
         Metrics::named(own.chain(more.iter().map(|(name, x)| (Cow::Borrowed(*name), Some(*x)))))
     }
 
     fn named(all: impl Iterator<Item = (Cow<'static, str>, Option<f64>)>) -> Metrics {
         let (names, values): (Vec<_>, Vec<f64>) = all.map(|(name, x)| (name, x.unwrap_or(f64::NAN))).unzip();
-        Metrics { names: names.into(), values: values.into() }
+        Metrics { names: names.into(), block: values.into(), first: 0 }
+    }
+
+    fn values(&self) -> &[f64] {
+        &self.block[self.first..self.first + self.names.len()]
     }
 
     /// One of them.
@@ -138,7 +147,7 @@ impl Metrics {
     }
 
     fn iter(&self) -> impl Iterator<Item = (&str, Option<f64>)> {
-        let values = self.values.iter().map(|x| x.is_finite().then_some(*x));
+        let values = self.values().iter().map(|x| x.is_finite().then_some(*x));
         self.names.iter().map(|name| &**name).zip(values)
     }
 }
@@ -156,7 +165,7 @@ impl Trained {
         for Validation { unit, step, score, metrics } in &self.history {
             to.extend([unit, step].iter().flat_map(|n| n.to_le_bytes()));
             to.extend(score.unwrap_or(f64::NAN).to_le_bytes());
-            to.extend(metrics.values.iter().flat_map(|x| x.to_le_bytes()));
+            to.extend(metrics.values().iter().flat_map(|x| x.to_le_bytes()));
         }
     }
 
@@ -180,10 +189,12 @@ impl Trained {
                 if values.len() < names.len() {
                     return false;
                 }
-                let metrics = Metrics { names: Arc::clone(&names), values: values.into() };
+                let metrics = Metrics { names: Arc::clone(&names), block: values.into(), first: 0 };
                 self.history.push(Validation { unit, step, score: score.is_finite().then_some(score), metrics });
             }
         }
+        let all = self.history.len();
+        (BLOCK..=all).step_by(BLOCK).for_each(|end| self.share_block(end));
         true
     }
 }
@@ -266,6 +277,7 @@ impl Trained {
         let number = score.is_finite().then_some(score);
         self.history.push(Validation { unit, step, score: number, metrics });
         self.share_names(self.history.len() - 1);
+        self.share_block(self.history.len());
         let better = number.is_some() && self.best.as_ref().is_none_or(|b| score > b.score);
         if better {
             self.best = Some(Best { unit, score, params: Vec::new() });
@@ -280,6 +292,20 @@ impl Trained {
             if before == own {
                 self.history[at].metrics.names = before;
             }
+        }
+    }
+
+    /// Moves the figures of the validations before `end` into one block, where as many are there as a block has.
+    fn share_block(&mut self, end: usize) {
+        if !end.is_multiple_of(BLOCK) || end == 0 {
+            return;
+        }
+        let own = &mut self.history[end - BLOCK..end];
+        let block: Arc<[f64]> = own.iter().flat_map(|v| v.metrics.values().iter().copied()).collect();
+        let mut first = 0;
+        for Validation { metrics, .. } in own {
+            (metrics.block, metrics.first) = (Arc::clone(&block), first);
+            first += metrics.names.len();
         }
     }
 
@@ -338,5 +364,27 @@ mod tests {
         assert_eq!([1, 2].map(|at| read.history[at].metrics.get("norm")), [None, Some(1.0)]);
         read.share_names(0);
         assert!(is_shared(&read));
+    }
+
+    #[test]
+    fn a_long_history_lies_in_blocks() {
+        let mut member = Trained::new(MemberKey { config: 0, fold: 0, seed: 0 });
+        let all = 2 * BLOCK as u32 + 5;
+        for unit in 1..=all {
+            // Figures that come and go have other names.
+            let figures = [("loss", f64::from(unit)), ("norm", 0.5), ("more", 1.0)];
+            let metrics = Metrics::new(&figures[..if unit % 7 == 0 { 3 } else { 2 }]);
+            member.validated(Score { id: 0, unit, step: unit, score: 0.0, metrics });
+        }
+        let blocks =
+            |member: &Trained| member.history.chunk_by(|a, b| Arc::ptr_eq(&a.metrics.block, &b.metrics.block)).count();
+        assert_eq!(blocks(&member), 2 + 5);
+        let (runs, mut bytes) = (member.history_runs(), Vec::new());
+        member.write_history(&mut bytes);
+        let mut back = Trained { history: Vec::new(), ..member.clone() };
+        assert!(back.read_history(&runs, &mut &bytes[..]));
+        assert_eq!((&back, blocks(&back)), (&member, 7));
+        let seen = back.history.iter().map(|v| (v.metrics.get("loss"), v.metrics.get("more").is_some()));
+        assert!(seen.eq((1..=all).map(|unit| (Some(f64::from(unit)), unit % 7 == 0))));
     }
 }

@@ -21,9 +21,9 @@ const MOST: f64 = 1.02;
 /// Seconds from the start to the first validation, at most.
 const START: f64 = 5.0;
 
-/// Accounts and steps of an update.
-const ACCOUNTS: u64 = 8;
-const STEPS: u64 = 16;
+/// Accounts and steps of an update, those of a usual training: memory is compared with what such a training holds.
+const ACCOUNTS: u64 = 64;
+const STEPS: u64 = 128;
 
 /// Trains so many updates; false when its memory grew, or when it was slow to begin.
 pub fn run_memory(flags: &[&str]) -> Result<bool> {
@@ -34,9 +34,11 @@ pub fn run_memory(flags: &[&str]) -> Result<bool> {
         None => build("fullbore", "fullbore", true)?,
     };
     let place = Place::new(fullbore, "memory", Learner::Policy)?;
-    let mut train = place.train_policy("run", ACCOUNTS, STEPS, ACCOUNTS * STEPS * updates);
-    // Few and large minibatches: the pace is that of threads that wait for each other.
-    train.args(["--batch-size", "64", "--set", "ppo.n_epochs=2"]);
+    let mut train = place.fullbore();
+    train.args(["train", "coin", "--learner", "ppo", "--folds", "2", "--seeds", "2", "--device", "cpu", "--quiet"]);
+    train.args(["--n-envs", &ACCOUNTS.to_string(), "--n-steps", &STEPS.to_string(), "--batch-size", "2048"]);
+    train.args(["--timesteps", &(ACCOUNTS * STEPS * updates).to_string(), "--patience", "1000000"]);
+    train.args(["--set", "ppo.n_epochs=1", "--json", "--out", "run"]);
     let begun = Instant::now();
     let child = train.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut child = child.map_err(|e| e.to_string())?;
@@ -48,7 +50,10 @@ pub fn run_memory(flags: &[&str]) -> Result<bool> {
         }
         if let (Some(update), Some(mib)) = (last_update(&log), resident_mib(child.id())) {
             first.get_or_insert_with(|| begun.elapsed().as_secs_f64());
-            seen.push((update, mib));
+            // What was read while the log went on may be of the judging behind the last update.
+            if last_update(&log) == Some(update) {
+                seen.push((update, mib));
+            }
         }
         std::thread::sleep(Duration::from_millis(20));
     };
