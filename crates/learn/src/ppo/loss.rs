@@ -65,11 +65,11 @@ pub(crate) fn softmax(z: &[f32], legal: u8) -> ([f32; 3], [f32; 3]) {
 /// Half the logarithm of 2π.
 const HALF_LN_TAU: f32 = 0.918_938_5;
 
-/// A continuous head: mean, logarithm of the deviation within limits, and whether it is at one.
+/// A continuous head: mean, logarithm of the deviation within limits, and how far outside of these the output is.
 #[inline(always)]
-pub(super) fn normal(z: &[f32]) -> (f32, f32, bool) {
+pub(super) fn normal(z: &[f32]) -> (f32, f32, f32) {
     let limited = z[1].clamp(-5.0, 1.0);
-    (z[0], limited, limited != z[1])
+    (z[0], limited, z[1] - limited)
 }
 
 /// The logarithm of the density of a target whose value before squashing is `u`.
@@ -150,12 +150,15 @@ pub fn policy_loss(terms: &Terms, z: &[f32], taken: &Taken, d_z: &mut [f32], sum
             }
         }
         None => {
-            let (mean, log_deviation, limited) = normal(z);
+            let (mean, log_deviation, outside) = normal(z);
             let inverse = exp(-log_deviation);
             let away = (action - mean) * inverse;
             sums.entropy += f64::from(log_deviation + HALF_LN_TAU + 0.5);
             d_z[0] = slope * away * inverse / rows;
-            d_z[1] = if limited { 0.0 } else { (slope * (away * away - 1.0) - entropy_weight) / rows };
+            let d = (slope * (away * away - 1.0) - entropy_weight) / rows;
+            // Outside of its limits an output comes back, and goes no further.
+            let outwards = outside < 0.0 && d > 0.0 || outside > 0.0 && d < 0.0;
+            d_z[1] = if outwards { 0.0 } else { d };
         }
     }
 }
@@ -227,6 +230,69 @@ mod tests {
         assert_eq!(value_loss(&terms, 1.0, 0.9, 0.5, &mut sums), 0.5);
         // Beyond the clip the value is held where it may be.
         assert_eq!(value_loss(&terms, 2.0, 0.9, 0.5, &mut sums), 0.0);
+    }
+
+    /// Outside of the limits of the deviation the gradient is that at the limit, where it points inwards, else nothing.
+    #[test]
+    fn at_a_limit_the_gradient_of_a_deviation_points_inwards() {
+        let mut random = random::SplitMix::new(4);
+        let clip = Clip { policy: 0.2, value: None };
+        let (mut inwards, mut outwards) = (0, 0);
+        for round in 0..400 {
+            let (limit, outside, inside) = if round % 2 == 0 { (-5.0f32, -7.5, 1.0f32) } else { (1.0, 2.5, -1.0) };
+            let entropy_weight = random.unit() as f32 - 0.5;
+            let terms = Terms { actions: Actions::Continuous, clip, entropy_weight, value_weight: 0.5, rows: 1.0 };
+            let mean = random.unit() as f32 - 0.5;
+            let action = mean + exp(limit) * (random.unit() as f32 * 4.0 - 2.0);
+            // An action as probable as when it was taken: nothing is clipped.
+            let old = log_density(&[mean, limit], action);
+            let taken = Taken { action, legal: 7, log_probability: old, advantage: random.unit() as f32 - 0.5 };
+            let loss = |log_deviation: f32| {
+                let (mut sums, mut d) = (LossSums::default(), [0.0; 2]);
+                policy_loss(&terms, &[mean, log_deviation], &taken, &mut d, &mut sums);
+                (sums.policy - f64::from(entropy_weight) * sums.entropy, d[1])
+            };
+            // By a small difference on the side where the limit does not hold it.
+            let step = 1e-3 * inside;
+            let (at_limit, moved) = (loss(limit).0, loss(limit + step).0);
+            let slope = (moved - at_limit) / f64::from(step);
+            let found = loss(outside).1;
+            if slope.abs() < 1e-2 {
+                continue;
+            }
+            if slope < 0.0 && inside > 0.0 || slope > 0.0 && inside < 0.0 {
+                inwards += 1;
+                assert!((slope - f64::from(found)).abs() < 2e-2 * slope.abs().max(1.0), "{round}: {slope} and {found}");
+            } else {
+                outwards += 1;
+                assert_eq!(found, 0.0, "{round}: {slope}");
+            }
+        }
+        assert!(inwards > 100 && outwards > 100, "{inwards} and {outwards}");
+    }
+
+    /// A deviation that a narrow band has driven over a limit comes back into the band.
+    #[test]
+    fn a_deviation_comes_back_from_its_limits() {
+        use super::super::EntropyBand;
+        use super::super::entropy::Multipliers;
+        let band = EntropyBand { least: 0.0, most: 0.1 };
+        for start in [4.0f32, -8.0] {
+            let (mut z, mut multipliers, mut entropy) = ([0.0, start], Multipliers::default(), f64::NAN);
+            for _ in 0..400 {
+                let (mut sums, mut d) = (LossSums::default(), [0.0; 2]);
+                let clip = Clip { policy: 0.2, value: None };
+                let entropy_weight = multipliers.weight;
+                let terms = Terms { actions: Actions::Continuous, clip, entropy_weight, value_weight: 0.5, rows: 1.0 };
+                // Nothing but the entropy speaks.
+                let taken = Taken { action: 0.0, legal: 7, log_probability: log_density(&z, 0.0), advantage: 0.0 };
+                policy_loss(&terms, &z, &taken, &mut d, &mut sums);
+                z[1] -= 0.02 * d[1];
+                entropy = sums.entropy;
+                multipliers = multipliers.next(band, entropy as f32);
+            }
+            assert!((-0.3..0.4).contains(&entropy), "from {start}: an entropy of {entropy} at {}", z[1]);
+        }
     }
 
     #[test]

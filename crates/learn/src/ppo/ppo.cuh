@@ -174,7 +174,10 @@ __device__ __forceinline__ void policy_loss(u32 actions, f32 clip, f32 entropy_w
         seen.entropy = __fadd_rn(__fadd_rn(log_deviation, HALF_LN_TAU), 0.5f);
         d[0] = __fdiv_rn(__fmul_rn(__fmul_rn(slope, away), inverse), rows);
         const f32 wide = __fsub_rn(__fmul_rn(slope, __fsub_rn(__fmul_rn(away, away), 1.0f)), entropy_weight);
-        d[1] = log_deviation != z[1] ? 0.0f : __fdiv_rn(wide, rows);
+        const f32 own = __fdiv_rn(wide, rows);
+        // Outside of its limits an output comes back, and goes no further.
+        const bool outwards = (z[1] < log_deviation && own > 0.0f) || (z[1] > log_deviation && own < 0.0f);
+        d[1] = outwards ? 0.0f : own;
         d[2] = 0.0f;
         return;
     }
