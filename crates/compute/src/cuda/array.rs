@@ -126,6 +126,11 @@ impl<T: Plain> Array<T> {
         stream.fill(&self.slice, byte)
     }
 
+    /// Its elements, which do not keep the memory.
+    pub(crate) fn slice(&self) -> Slice<T> {
+        self.slice
+    }
+
     pub(super) fn address(&self) -> u64 {
         self.slice.address()
     }

@@ -34,7 +34,7 @@ pub use nets::Hypers;
 pub(crate) use nets::{Nets, need as nets_need, pins as nets_pins};
 pub(crate) use setup::need;
 pub(crate) use small::KernelPath;
-pub use stack::Stack;
+pub use stack::{Segment, SequencePass, SequencesOnCard, Stack};
 
 /// A population on a card.
 pub(crate) struct Engine {

@@ -33,6 +33,9 @@ pub(crate) static LSTM_STEPS: Image = image!("lstm_steps");
 /// `ops/recurrent.cu`: what a call of recurrent layers has beside them.
 pub(crate) static RECURRENT: Image = image!("recurrent");
 
+/// `ops/sequence.cu`: what stands between rows of sequences and nets whose LSTM layers carry a state.
+pub(crate) static SEQUENCE: Image = image!("sequence");
+
 /// `ops/hopper.cu`: products on units that compute capability 9.0 alone has.
 pub(crate) static HOPPER: Image = image!("hopper", (9, 0), "sm_90a");
 
@@ -42,7 +45,7 @@ pub(crate) static RANDOM: Image = image!("random");
 
 /// Every image of this room.
 #[cfg(test)]
-pub(crate) static ALL: [&Image; 12] = [
+pub(crate) static ALL: [&Image; 13] = [
     &POPULATION,
     &BACKWARD,
     &BETWEEN,
@@ -53,6 +56,7 @@ pub(crate) static ALL: [&Image; 12] = [
     &LSTM,
     &LSTM_STEPS,
     &RECURRENT,
+    &SEQUENCE,
     &HOPPER,
     &RANDOM,
 ];

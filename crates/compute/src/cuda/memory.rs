@@ -54,6 +54,11 @@ impl<T> Slice<T> {
         Slice { address: 0, len, kind: PhantomData }
     }
 
+    /// The same bytes as elements of another kind.
+    pub(crate) fn cast<U>(&self) -> Slice<U> {
+        Slice { address: self.address, len: self.len * size_of::<T>() / size_of::<U>(), kind: PhantomData }
+    }
+
     /// The device address.
     pub fn address(&self) -> u64 {
         self.address

@@ -8,7 +8,8 @@
 //! [`Forward`].
 //!
 //! Nets whose LSTM layers carry a state are stepped through by [`Stepper`], and get their gradients from whole
-//! sequences by [`SequenceGradient`]; here they have their parameters and their optimiser ([`Nets::optimise_parts`]).
+//! sequences by [`SequenceGradient`]; on a card [`SequencePass`] does both. Here they have their parameters and their
+//! optimiser ([`Nets::optimise_parts`], [`Nets::optimise_on`]).
 //!
 //! A [`Population`](crate::Population) is nets with lists of samples, cross-entropy and epochs.
 
@@ -16,17 +17,19 @@ mod descent;
 #[cfg(test)]
 mod descent_tests;
 #[cfg(test)]
+mod sequence_tests;
+#[cfg(test)]
 mod tests;
 
 pub use self::descent::Loss;
 pub use crate::cpu::{Forward, Packed, Ready, Rows, SequenceGradient, SequenceLoss, Sequences, Stepper};
-pub use crate::cuda::Hypers;
+pub use crate::cuda::{Hypers, Segment, SequencePass, SequencesOnCard};
 
 use crate::cpu::{Given, Plan, Source, Update};
 use crate::cuda::{Array, Stream};
 use crate::device::{Budget, Opened};
 use crate::error::{Error, Result};
-use crate::net::{Layout, Net, Start, init_by};
+use crate::net::{Layout, Net, Parts, Start, init_by};
 use crate::population::backend::Arena;
 use crate::population::{Optimiser, Pace, Pins, Precision, Recipe, Rule, Scale};
 use crate::random::Turn;
@@ -215,11 +218,6 @@ impl Nets {
     ) -> Result<Nets> {
         let layout = Layout::new(net)?;
         check(net, tables, setup, member_setups)?;
-        if net.has_memory() && matches!(device, Opened::Cuda(_)) {
-            return Err(Error::Invalid(format!(
-                "`{net}` carries a state from row to row, which is for processors alone"
-            )));
-        }
         let needed = Nets::need(device, net, setup, member_setups)?;
         let most = device.room(budget, tables.bytes(), false)?;
         if needed > most {
@@ -242,9 +240,8 @@ impl Nets {
                 Twin::Cpu(Box::new(crate::cpu::Nets::new(setup.plan(net, &layout), &first, false, *threads)?))
             }
             Opened::Cuda(context) => {
-                let recipe = setup.recipe();
-                let made =
-                    crate::cuda::Nets::new(context, net, &layout, tables, setup, &recipe, member_setups, pins, &first);
+                let (recipe, (net, layout, own)) = (setup.recipe(), on_card(net, &layout, member_setups)?);
+                let made = crate::cuda::Nets::new(context, &net, &layout, tables, setup, &recipe, &own, pins, &first);
                 Twin::Cuda(Box::new(made?))
             }
         };
@@ -272,7 +269,8 @@ impl Nets {
                 Ok(crate::cpu::need_of(&setup.plan(net, &layout), member_setups.len(), *threads, false))
             }
             Opened::Cuda(context) => {
-                Ok(crate::cuda::nets_need(context.gpu().shared, net, &layout, setup, &setup.recipe(), member_setups))
+                let (recipe, (net, layout, own)) = (setup.recipe(), on_card(net, &layout, member_setups)?);
+                Ok(crate::cuda::nets_need(context.gpu().shared, &net, &layout, setup, &recipe, &own))
             }
         }
     }
@@ -294,7 +292,10 @@ impl Nets {
         let layout = Layout::new(net)?;
         match device {
             Opened::Cpu { .. } => Ok(Pins::default()),
-            Opened::Cuda(context) => crate::cuda::nets_pins(context, net, &layout, setup, pins),
+            Opened::Cuda(context) => {
+                let (net, layout, _) = on_card(net, &layout, &[])?;
+                crate::cuda::nets_pins(context, &net, &layout, setup, pins)
+            }
         }
     }
 
@@ -457,6 +458,7 @@ impl Nets {
     /// On a processor, or where the lengths do not fit.
     pub fn forward_on(&mut self, stream: &Stream, batch: OnCard<'_>, out: &[Array<f32>]) -> Result<()> {
         self.last = None;
+        self.forgets()?;
         let training = self.training;
         self.card()?.forward_on(stream, batch, training, out)
     }
@@ -470,6 +472,7 @@ impl Nets {
     pub fn backward_on(&mut self, stream: &Stream, d_out: &[Array<f32>]) -> Result<()> {
         self.learns()?;
         self.follows()?;
+        self.forgets()?;
         self.card()?.backward_on(stream, d_out)
     }
 
@@ -564,7 +567,20 @@ impl Nets {
         }
     }
 
-    fn card(&mut self) -> Result<&mut crate::cuda::Nets> {
+    /// What they were set up with.
+    pub(crate) fn described(&self) -> (&Net, &Setup, &[MemberSetup]) {
+        (&self.net, &self.setup, &self.member_setups)
+    }
+
+    /// Whether rows can be gone through by themselves.
+    fn forgets(&self) -> Result<()> {
+        match self.net.has_memory() {
+            true => Err(Error::Invalid(crate::population::check::no_memory(&self.net))),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn card(&mut self) -> Result<&mut crate::cuda::Nets> {
         match &mut self.twin {
             Twin::Cuda(nets) => Ok(nets),
             Twin::Cpu(_) => Err(Error::Invalid("nets on a processor have no stream; call them without one".into())),
@@ -696,9 +712,7 @@ impl Nets {
 
     /// The ids of a batch, checked; zeros where no table is read.
     fn fitting(&self, members: &Range<usize>, batch: Batch<'_>) -> Result<Vec<u32>> {
-        if self.net.has_memory() {
-            return Err(Error::Invalid(crate::population::check::no_memory(&self.net)));
-        }
+        self.forgets()?;
         if members.end > self.member_setups.len() || members.start > members.end {
             return Err(Error::Invalid(format!(
                 "members {members:?} of {}; name those that are there",
@@ -722,6 +736,17 @@ impl Nets {
         self.tables.check(&self.net, batch.ids, "these rows")?;
         Ok(batch.ids.to_vec())
     }
+}
+
+/// What nets are of on a card. Of a net that carries a state that is the plain net behind its LSTM layers, with rows of
+/// parameters of the whole and without scales: what it reads is no table's.
+fn on_card(net: &Net, layout: &Layout, members: &[MemberSetup]) -> Result<(Net, Layout, Vec<MemberSetup>)> {
+    if !net.has_memory() {
+        return Ok((net.clone(), layout.clone(), members.to_vec()));
+    }
+    let plain = Layout { recurrents: vec![], ..layout.clone() };
+    let own = members.iter().map(|member| MemberSetup { id: member.id, scales: vec![] }).collect();
+    Ok((Parts::of(net)?.rest, plain, own))
 }
 
 /// Whether tables, setup and members fit the net.

@@ -8,6 +8,7 @@
 //! tables'.
 
 mod calls;
+mod inputs;
 
 use super::products::Products;
 use super::setup::{self, Cutter, PathPlan};

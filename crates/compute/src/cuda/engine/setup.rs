@@ -186,6 +186,8 @@ fn arrays(
     let is_head = |buffer: usize| heads.iter().any(|h| h.output.buffer == buffer);
     // What a norm keeps has no gradient of its own.
     let is_norm = |buffer: usize| layout.linears.iter().filter_map(|l| l.norm).any(|n| n.normed.buffer == buffer);
+    // An input has a gradient where it is what LSTM layers before the net left.
+    let is_read_back = |buffer: usize| layout.linears.iter().any(|l| l.passes_back && l.input.buffer == buffer);
     let buffer = |cut: &mut Cutter<'_>, i: usize, wanted: bool| {
         cut.cut(if wanted { p * b_kept * layout.buffers[i].stride * size } else { 0 })
     };
@@ -216,7 +218,7 @@ fn arrays(
         live: cut.cut(p * b)?,
         values: (0..buffers).map(|i| buffer(cut, i, !is_head(i))).collect::<Result<_>>()?,
         deltas: (0..buffers)
-            .map(|i| buffer(cut, i, learns && i >= layout.inputs && !is_norm(i)))
+            .map(|i| buffer(cut, i, learns && (i >= layout.inputs || is_read_back(i)) && !is_norm(i)))
             .collect::<Result<_>>()?,
         wide: cut.cut(if size == 2 { p * b_kept * widest(layout) } else { 0 })?,
         wide_concat: cut.cut(match layout.zeroed {

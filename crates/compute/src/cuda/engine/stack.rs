@@ -6,10 +6,14 @@
 //! kept anyway.
 
 pub(super) mod launch;
+mod sequence;
+
+pub use sequence::{Segment, SequencePass, SequencesOnCard};
 
 use super::fused::{self, stack::Whole};
 use super::setup::Cutter;
 use super::steps::{self, stack::Walk};
+use crate::cuda::array::Memory;
 use crate::cuda::calls::Calls;
 use crate::cuda::context::{Context, lock_driver};
 use crate::cuda::graph::Stream;
@@ -32,7 +36,7 @@ pub struct Stack {
     taken: bool,
     /// What the last way forward was given; nothing after a way back.
     walked: Option<Given>,
-    _slab: Slab,
+    slab: Slab,
 }
 
 /// What all ways need.
@@ -176,11 +180,16 @@ impl Stack {
             Parts::Steps(arrays) => LayerPath::Steps(Box::new(Walk::new(context, &stream, stack, recipe, arrays)?)),
         };
         let (calls, kernels) = (Calls::load(context, bf16)?, Kernels::load(context, bf16)?);
-        let mut made = Stack { path, calls, kernels, at, stack: stack.clone(), taken: true, walked: None, _slab: slab };
+        let mut made = Stack { path, calls, kernels, at, stack: stack.clone(), taken: true, walked: None, slab };
         made.warm_up(&stream)?;
         made.taken = false;
         stream.wait()?;
         Ok(made)
+    }
+
+    /// The memory that its work reaches beside the arrays of a call.
+    pub(in crate::cuda) fn memory(&self) -> &Arc<Memory> {
+        self.slab.memory()
     }
 
     /// How the layers are done, for people.
