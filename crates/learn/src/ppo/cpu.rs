@@ -70,6 +70,16 @@ impl Cpu {
         }
     }
 
+    /// An update from what blocks have already seen.
+    #[cfg(test)]
+    pub(super) fn update(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
+        let Cpu { threads, blocks, way } = self;
+        match way {
+            Way::Plain { shuffled, .. } => update(group, members, blocks, shuffled, threads),
+            Way::Memory(memory) => memory.update(group, members, blocks, threads),
+        }
+    }
+
     /// `[pieces]` what a member makes of its validation, taking what it prefers.
     pub(super) fn walk(&self, group: &mut Group, member: &Member, at: usize) -> Result<Vec<(f64, usize)>> {
         let (params, folds) = (group.nets.params(at)?, &group.ppo.folds);

@@ -1,4 +1,4 @@
-//! Policies that remember, on a processor: LSTM layers whose state is carried from step to step of an account.
+//! Policies that remember, on a processor (`cuda/recurrent.rs` is the twin on a card): LSTM layers whose state is carried from step to step of an account.
 //!
 //! A state begins as zeros with every episode, in the step in which the one before it ended, and goes on from one
 //! rollout to the next. A minibatch is some accounts with all their steps: it starts from the states that were kept
@@ -32,7 +32,7 @@ pub(super) fn state_of(net: &Net) -> usize {
 }
 
 /// Accounts of a minibatch: as many as come nearest to its rows.
-fn accounts_of(hypers: &Hypers, batch: usize) -> usize {
+pub(super) fn accounts_of(hypers: &Hypers, batch: usize) -> usize {
     let steps = hypers.n_steps as usize;
     ((batch + steps / 2) / steps).clamp(1, hypers.n_envs as usize)
 }

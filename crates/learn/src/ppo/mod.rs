@@ -7,8 +7,7 @@
 //! member ([`entropy`]).
 //!
 //! A net whose towers begin with LSTM layers remembers: its state is carried through a rollout and cleared where an
-//! episode ends, and minibatches are whole accounts with the state that each began with ([`memory`]). Those train on a
-//! processor.
+//! episode ends, and minibatches are whole accounts with the state that each began with ([`memory`]).
 //!
 //! A rollout keeps rows of the table and what accounts were shown of themselves, never whole observations. What an
 //! account draws depends on seed, member, step and its own number: threads and blocks change no bit.

@@ -5,6 +5,7 @@ use super::cpu::Cpu;
 use super::cuda::Cuda;
 use super::entropy::Multipliers;
 use super::loss::LossSums;
+use super::memory::state_of;
 use super::walk::mean_growth;
 use super::{HyperFactors, Hypers, Ppo, Reward};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Progress, Score, Snapshot, Training};
@@ -84,10 +85,10 @@ impl Engine {
     }
 
     /// Numbers of that of a member.
-    fn state_numbers(&self, at: usize, accounts: usize) -> usize {
+    fn state_numbers(&self, group: &Group, at: usize) -> usize {
         match self {
             Engine::Cpu(cpu) => cpu.blocks[at].iter().map(Block::numbers).sum(),
-            Engine::Cuda(_) => accounts * (3 + STATE),
+            Engine::Cuda(_) => group.shape.n_envs as usize * (3 + STATE + state_of(&group.net)),
         }
     }
 
@@ -355,10 +356,9 @@ impl Training for PpoTraining {
     }
 
     fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
-        let (at, member) = self.member(snapshot.id)?;
+        let (at, _) = self.member(snapshot.id)?;
         let bad = || Error::Invalid("the snapshot of a policy is not of this run".into());
-        let accounts = member.hypers.n_envs as usize;
-        let numbers = 3 + self.engine.state_numbers(at, accounts);
+        let numbers = 3 + self.engine.state_numbers(&self.group, at);
         let (head, rest) = snapshot.bytes.split_at_checked(HEAD).ok_or_else(bad)?;
         let (state, arrays) = rest.split_at_checked(8 * numbers).ok_or_else(bad)?;
         let member = &mut self.members[at];
@@ -426,6 +426,19 @@ impl PpoTraining {
             Engine::Cuda(cuda) => (&self.group, &self.members, cuda),
             Engine::Cpu(_) => panic!("not on a card"),
         }
+    }
+
+    /// An update on a processor from a rollout that `fill` writes to the blocks of each member.
+    pub(super) fn update_from(&mut self, mut fill: impl FnMut(usize, &mut Block)) {
+        let Engine::Cpu(cpu) = &mut self.engine else { panic!("not on a processor") };
+        for (p, blocks) in cpu.blocks.iter_mut().enumerate() {
+            blocks.iter_mut().for_each(|block| {
+                block.begin();
+                block.rollout.advantage.clear();
+                fill(p, block);
+            });
+        }
+        cpu.update(&mut self.group, &mut self.members).unwrap();
     }
 
     pub(super) fn walks(&mut self) -> Result<Vec<Vec<(f64, usize)>>> {

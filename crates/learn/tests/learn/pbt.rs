@@ -1,7 +1,7 @@
 //! Populations of policies on the market of `ppo`: what they find, and what their bits depend on.
 
 use super::made;
-use super::ppo::{at, bits, hypers, market, run, run_at, spec, stopped};
+use super::ppo::{at, bits, hypers, market, remembering, run, run_at, spec, stopped};
 use compute::Budget;
 use learn::evolve::Pbt;
 use learn::ppo::{Actions, EntropyBand, Hypers, Ppo, Reward, Spec};
@@ -105,6 +105,28 @@ fn populations_train_on_a_card() {
     for stop_at in [1, 2] {
         let state = stopped(&pbt, &at, stop_at);
         assert_eq!(all_bits(&run_at(&pbt, &at, Some(state))), whole, "stopped after {stop_at}");
+    }
+}
+
+/// Populations of policies that remember, on a processor and on a card: what is adopted is learned with, and bits are
+/// their own.
+#[test]
+fn populations_of_policies_that_remember() {
+    let card = made::card().map(|device| DeviceBudget { device, budget: Budget::default() });
+    let make = |every: u32| {
+        let (problem, data, folds) = market(3, 0.9, 1e-4);
+        let own = remembering(spec(Hypers { episode: 50, ..risky() }, 6), "lstm12-8t | lstm12-8t");
+        Pbt::new(Ppo::new(&problem, &data, &folds, own).unwrap(), 4, Some(every)).unwrap()
+    };
+    let (pbt, without) = (make(1), make(100));
+    for at in [Some(at(2)), card].into_iter().flatten() {
+        let whole = all_bits(&run_at(&pbt, &at, None));
+        assert_eq!(all_bits(&run_at(&pbt, &at, None)), whole, "a second time");
+        assert_ne!(all_bits(&run_at(&without, &at, None)), whole, "borders change nothing");
+        for stop_at in [1, 3] {
+            let state = stopped(&pbt, &at, stop_at);
+            assert_eq!(all_bits(&run_at(&pbt, &at, Some(state))), whole, "stopped after {stop_at}");
+        }
     }
 }
 

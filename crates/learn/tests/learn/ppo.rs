@@ -282,7 +282,7 @@ fn the_band_keeps_a_policy_from_collapsing() {
 }
 
 /// A net of two towers that remember, in place of the plain one.
-fn remembering(mut spec: Spec, layers: &str) -> Spec {
+pub(crate) fn remembering(mut spec: Spec, layers: &str) -> Spec {
     let outputs = spec.hypers[0].actions.outputs();
     let net = format!("row:2 + account:dense8 / {layers} / policy:{outputs} | value:1");
     spec.configs[0].net = net.parse().unwrap();
@@ -345,6 +345,54 @@ fn policies_that_remember_have_the_same_bits_for_any_threads_and_after_a_stop() 
                 assert_eq!(ppo.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
             }
             assert_eq!(bits(&run(&ppo, 1, Some(state))), whole, "{layers}: stopped after {stop_at}");
+        }
+    }
+}
+
+/// A card finds what has to be remembered.
+#[test]
+fn policies_that_remember_learn_on_a_card() {
+    let Some(device) = super::made::card() else { return };
+    let at = DeviceBudget { device, budget: Budget::default() };
+    let own = Hypers { n_envs: 24, ..hypers(Actions::Discrete) };
+    let (problem, data, folds) = market_told_before(3, 1e-4);
+    for precision in [Precision::F32, Precision::Bf16] {
+        let mut spec = remembering(spec(own, 250), "lstm24-16t | lstm24-16t");
+        spec.configs[0].recipe.precision = precision;
+        let ppo = Ppo::new(&problem, &data, &folds, spec).unwrap();
+        for member in run_at(&ppo, &at, None).members {
+            let best = member.best.as_ref().expect("a best").score;
+            assert!(best > 0.8 * 19.0, "{precision:?}: {best} bp");
+        }
+    }
+}
+
+/// The same bits each time, beside other members, and after a stop.
+#[test]
+fn policies_that_remember_have_the_same_bits_on_a_card() {
+    let Some(device) = super::made::card() else { return };
+    let at = DeviceBudget { device, budget: Budget::default() };
+    for (layers, actions, precision) in [
+        ("lstm16-8t | lstm12", Actions::Discrete, Precision::F32),
+        ("lstm20-8t | 16t", Actions::Discrete, Precision::Tf32),
+        ("lstm9-lstm8 | 16t", Actions::Continuous, Precision::Bf16),
+        ("lstm64-64 | lstm80-64t", Actions::Continuous, Precision::Bf16),
+    ] {
+        let (problem, data, folds) = market(3, 0.8, 1e-4);
+        let own = Hypers { episode: 50, target_kl: Some(0.02), ..hypers(actions) };
+        let mut spec = remembering(spec(own, 5), layers);
+        (spec.configs[0].recipe.batch, spec.configs[0].recipe.precision) = (200, precision);
+        let ppo = Ppo::new(&problem, &data, &folds, spec.clone()).unwrap();
+        let whole = bits(&run_at(&ppo, &at, None));
+        assert_eq!(bits(&run_at(&ppo, &at, None)), whole, "{layers}: a second time");
+        let alone = Ppo::new(&problem, &data, &folds, Spec { seeds: 1, ..spec }).unwrap();
+        assert_eq!(bits(&run_at(&alone, &at, None))[0], whole[0], "{layers}: alone");
+        for stop_at in 1..5u32 {
+            let state = stopped(&ppo, &at, stop_at);
+            for snapshot in &state.running {
+                assert_eq!(ppo.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
+            }
+            assert_eq!(bits(&run_at(&ppo, &at, Some(state))), whole, "{layers}: stopped after {stop_at}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernels of `ppo.cu`, `ppo_small.cu` and `ppo_wide.cu` take. What a field is, is said there.
+//! What the kernels of `ppo.cu`, `ppo_memory.cu`, `ppo_small.cu` and `ppo_wide.cu` take. What a field is, is said there.
 
 use compute::arguments;
 use compute::cuda::Array;
@@ -327,5 +327,68 @@ arguments! {
         pub(super) decide: Decide,
         pub(super) params: u64,
         pub(super) slices: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct Remember in "../ppo_memory.cu" {
+        pub(super) members: Members,
+        pub(super) seen: Rollout,
+        pub(super) segments: Array<u32>,
+        pub(super) states: Array<f32>,
+        pub(super) cut_states: Array<f32>,
+        pub(super) clock: Array<u32>,
+        pub(super) offset: u32,
+        pub(super) count: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct AccountMoments in "../ppo_memory.cu" {
+        pub(super) members: Members,
+        pub(super) advantage: Array<f32>,
+        pub(super) order: Array<u32>,
+        pub(super) partial: Array<f64>,
+        pub(super) per_epoch: u32,
+        pub(super) accounts: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct ChooseAccounts in "../ppo_memory.cu" {
+        pub(super) members: Members,
+        pub(super) seen: Rollout,
+        pub(super) clock: Array<u32>,
+        pub(super) ids: Array<u32>,
+        pub(super) observed: Array<f32>,
+        pub(super) places: Array<u32>,
+        pub(super) reset: Array<u8>,
+        pub(super) per_epoch: u32,
+        pub(super) accounts: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct ChooseStates in "../ppo_memory.cu" {
+        pub(super) members: Members,
+        pub(super) order: Array<u32>,
+        pub(super) clock: Array<u32>,
+        pub(super) segments: Array<u32>,
+        pub(super) began: Array<f32>,
+        pub(super) states: Array<f32>,
+        pub(super) per_epoch: u32,
+        pub(super) accounts: u32,
+        pub(super) count: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct LaterSlot in "../ppo_memory.cu" {
+        pub(super) seen: Rollout,
+        pub(super) ids: Array<u32>,
+        pub(super) observed: Array<f32>,
+        pub(super) value: Array<f32>,
+        pub(super) accounts: u32,
+        pub(super) slot: u32,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::collect::block_sizes;
 use super::super::training::{Group, Member, ReturnScale};
-use super::super::{Actions, Folds, Hypers, Ppo, Reward};
+use super::super::{Actions, Folds, Hypers, Ppo, Reward, memory};
 use super::arguments::{Decide, EpisodeTable, Members, Rollout, Standing, Walkers};
 use super::{passes, small};
 use crate::MemberKey;
@@ -36,7 +36,10 @@ pub(super) struct Sizes {
     pub(super) pieces: usize,
     pub(super) walk_steps: usize,
     pub(super) outputs: usize,
+    /// Rows of a minibatch.
     pub(super) batch: usize,
+    /// Accounts of a minibatch, where it is all steps of some accounts; else 0.
+    pub(super) accounts: usize,
     pub(super) epochs: usize,
     /// Minibatches of an epoch.
     pub(super) per_epoch: usize,
@@ -58,7 +61,9 @@ impl Sizes {
     pub(super) fn new(context: &Context, ppo: &Ppo, keys: &[MemberKey]) -> Result<Sizes> {
         let (config, shape) = ppo.shared(keys);
         let (n, t) = (shape.n_envs as usize, shape.n_steps as usize);
-        let batch = config.recipe.batch;
+        // A policy that remembers goes through whole accounts.
+        let accounts = if config.net.has_memory() { memory::accounts_of(shape, config.recipe.batch) } else { 0 };
+        let batch = if accounts > 0 { accounts * t } else { config.recipe.batch };
         let per_epoch = (n * t).div_ceil(batch);
         let minibatches = per_epoch * shape.n_epochs as usize;
         let folds = || keys.iter().map(|key| key.fold);
@@ -76,6 +81,7 @@ impl Sizes {
             walk_steps: folds().flat_map(|f| ppo.folds.valid[f].iter().map(|p| p.len() - 1)).max().unwrap_or(0),
             outputs: shape.actions.outputs(),
             batch,
+            accounts,
             epochs: shape.n_epochs as usize,
             per_epoch,
             minibatches,
@@ -86,6 +92,11 @@ impl Sizes {
             params: config.params()?,
             features: config.net.inputs[0].features,
         })
+    }
+
+    /// Places of all epochs' orders: of steps, or of accounts.
+    fn order(&self) -> usize {
+        self.p * self.epochs * self.n * if self.accounts > 0 { 1 } else { self.t }
     }
 
     /// Bytes of everything, borders included.
@@ -99,11 +110,15 @@ impl Sizes {
             + 2 * p * minibatches * batch.div_ceil(SLICE)
             + p;
         let words = accounts * (4 + OBSERVED + 1 + later * (2 + OBSERVED))
-            + rows * (1 + OBSERVED + 5 + self.epochs)
+            + rows * (1 + OBSERVED + 5)
+            + self.order()
             + 2 * walkers * (4 + OBSERVED)
             + p * (2 * minibatches + 24);
         let of_path = if slices > 0 {
             p * (slices + 1) * self.params + 2 * p * self.features + self.scaled.div_ceil(2) + p
+        } else if self.accounts > 0 {
+            // They have a slab of their own.
+            0
         } else {
             // Rows, places and outputs with their gradients; outputs of accounts, of later rows and of walkers.
             p * batch * (2 + OBSERVED + 2 * (outputs + 1))
@@ -193,10 +208,10 @@ impl Arrays {
         sizes: Sizes,
         table: EpisodeTable,
     ) -> Result<Arrays> {
-        let Sizes { p, n, t, later, pieces, epochs, batch, minibatches, loss_blocks, .. } = sizes;
+        let Sizes { p, n, t, later, pieces, batch, minibatches, loss_blocks, .. } = sizes;
         let (accounts, rows) = (p * n, p * t * n);
         let mut slab = context.slab(sizes.bytes())?;
-        let own = member_arrays(&mut slab, stream, group, members)?;
+        let own = member_arrays(&mut slab, stream, group, members, batch)?;
         let s = &mut slab;
         let standing = Standing {
             state: s.array(HELD * accounts)?,
@@ -215,7 +230,7 @@ impl Arrays {
             value: zeros(s, stream, rows)?,
             reward: zeros(s, stream, rows)?,
             advantage: zeros(s, stream, rows)?,
-            order: s.array(rows * epochs)?,
+            order: s.array(sizes.order())?,
             cuts: zeros(s, stream, accounts)?,
             later_rows: zeros(s, stream, accounts * later)?,
             later_observed: zeros(s, stream, accounts * later * OBSERVED)?,
@@ -316,34 +331,39 @@ impl Arrays {
         Ok((0..p).map(|at| (at * n..(at + 1) * n).flat_map(account).collect()).collect())
     }
 
-    /// A member's accounts: what is carried, what rewards remember and where they stand, block by block.
-    pub(super) fn state(&self, stream: &Stream, at: usize) -> Result<Vec<f64>> {
+    /// A member's accounts: what is carried, what rewards remember, what the net remembers (`[N, numbers]`, or nothing)
+    /// and where they stand, block by block.
+    pub(super) fn state(&self, stream: &Stream, at: usize, remembered: &[f32]) -> Result<Vec<f64>> {
         let Sizes { p, n, .. } = self.sizes;
         let (carried, memory) = (self.carried.get(stream)?, self.standing.memory.get(stream)?);
         let standing = self.read_standing(stream)?.swap_remove(at);
-        let mut state = Vec::with_capacity(n * (3 + STATE));
+        let numbers = remembered.len() / n;
+        let mut state = Vec::with_capacity(n * (3 + STATE + numbers));
         for block in block_sizes(n as u32) {
             let (from, to) = (block.start as usize, block.end as usize);
             state.extend_from_slice(&carried[at * n + from..at * n + to]);
             state.extend((from..to).flat_map(|i| [memory[at * n + i], memory[p * n + at * n + i]]));
+            state.extend(remembered[from * numbers..to * numbers].iter().map(|x| f64::from(*x)));
             state.extend_from_slice(&standing[from * STATE..to * STATE]);
         }
         Ok(state)
     }
 
-    /// Sets them to it; false where it is none of theirs.
+    /// Sets them to it, and says what the net remembers, `numbers` of each account; nothing where it is no state of
+    /// theirs.
     pub(super) fn restore(
         &self,
         stream: &Stream,
         group: &Group,
-        at: usize,
+        (at, numbers): (usize, usize),
         returns: &ReturnScale,
         mut state: &[f64],
-    ) -> Result<bool> {
+    ) -> Result<Option<Vec<f32>>> {
         let Sizes { p, n, .. } = self.sizes;
-        if state.len() != n * (3 + STATE) {
-            return Ok(false);
+        if state.len() != n * (3 + STATE + numbers) {
+            return Ok(None);
         }
+        let mut kept = Vec::with_capacity(n * numbers);
         let (mut carried, mut memory) = (self.carried.get(stream)?, self.standing.memory.get(stream)?);
         let mut standing = self.read_standing(stream)?;
         let mut own = Vec::with_capacity(n * STATE);
@@ -351,6 +371,8 @@ impl Arrays {
             let (from, len) = (at * n + block.start as usize, block.len());
             let (left, rest) = state.split_at(len);
             let (remembered, rest) = rest.split_at(2 * len);
+            let (of_net, rest) = rest.split_at(numbers * len);
+            kept.extend(of_net.iter().map(|x| *x as f32));
             let (accounts, rest) = rest.split_at(len * STATE);
             carried[from..from + len].copy_from_slice(left);
             for (i, both) in remembered.as_chunks::<2>().0.iter().enumerate() {
@@ -366,14 +388,14 @@ impl Arrays {
                 && own[1] <= rows
         };
         if !own.chunks_exact(STATE).all(fits) {
-            return Ok(false);
+            return Ok(None);
         }
         standing[at] = own;
         self.carried.put(stream, &carried)?;
         self.standing.memory.put(stream, &memory)?;
         self.put_standing(stream, group, &standing)?;
         self.returns.part(3 * at, 3)?.put(stream, &[returns.count, returns.mean, returns.squares])?;
-        Ok(true)
+        Ok(Some(kept))
     }
 }
 
@@ -414,7 +436,7 @@ fn put_walkers(stream: &Stream, group: &Group, members: &[Member], sizes: &Sizes
     to.equity.put(stream, &equity)
 }
 
-fn member_arrays(slab: &mut Slab, stream: &Stream, group: &Group, members: &[Member]) -> Result<Members> {
+fn member_arrays(slab: &mut Slab, stream: &Stream, group: &Group, members: &[Member], batch: usize) -> Result<Members> {
     let Hypers { n_envs, n_steps, n_epochs, episode, actions, .. } = group.shape;
     let mut f32s = |of: &dyn Fn(&Hypers) -> f32| -> Result<Array<f32>> {
         put(slab, stream, &members.iter().map(|m| of(&m.hypers)).collect::<Vec<f32>>())
@@ -461,7 +483,7 @@ fn member_arrays(slab: &mut Slab, stream: &Stream, group: &Group, members: &[Mem
         accounts: n_envs,
         steps: n_steps,
         epochs: n_epochs,
-        batch: group.batch as u32,
+        batch: batch as u32,
     })
 }
 

@@ -3,11 +3,12 @@
 //!
 //! [`arrays`] is what lies on the card. Around a net of any shape, [`passes`] puts the kernels of `ppo.cu` between the
 //! net's own; small nets in bf16 have one kernel for each whole phase instead ([`small`]), and few accounts of wide
-//! nets one for the rollout ([`wide`]).
+//! nets one for the rollout ([`wide`]). Policies that remember go through whole sequences ([`recurrent`]).
 
 mod arguments;
 mod arrays;
 mod passes;
+mod recurrent;
 mod small;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -17,7 +18,7 @@ pub(crate) use arguments::EpisodeTable;
 pub(crate) use arrays::{table as episode_table, table_bytes as episode_table_bytes};
 
 use super::training::{Group, Member, ReturnScale};
-use super::{LossSums, Ppo};
+use super::{LossSums, Ppo, memory};
 use crate::{DeviceBudget, MemberKey};
 use arguments::{Decide, Estimate, Moments, Report};
 use arrays::{Arrays, REPORT, Sizes};
@@ -26,6 +27,7 @@ use compute::nets::{Hyper, Hypers as CardHypers, Nets, StepOptions};
 use compute::population::Pins;
 use compute::{Error, Opened, Result, image};
 use passes::Passes;
+use recurrent::Recurrent;
 use small::Small;
 use std::sync::Arc;
 use wide::Wide;
@@ -46,6 +48,7 @@ pub(super) struct Cuda {
 enum Path {
     Passes(Box<Passes>),
     Small(Box<Small>),
+    Recurrent(Box<Recurrent>),
 }
 
 /// What is replayed, once it has run without.
@@ -70,6 +73,9 @@ fn repeated(all: usize, mut capture: impl FnMut(usize) -> Result<Graph>) -> Resu
 /// Bytes on the card beside the nets that learn.
 pub(super) fn need(context: &Arc<Context>, ppo: &Ppo, keys: &[MemberKey]) -> Result<u64> {
     let sizes = Sizes::new(context, ppo, keys)?;
+    if sizes.accounts > 0 {
+        return Ok(sizes.bytes() + arrays::table_bytes(&ppo.folds) + recurrent::need(context, ppo, keys, &sizes)?);
+    }
     let acting = if sizes.slices > 0 { 0 } else { passes::need(context, ppo, keys)? };
     let (config, _) = ppo.shared(keys);
     let wide = if sizes.slices > 0 { None } else { wide::division(context, ppo, keys) };
@@ -77,8 +83,13 @@ pub(super) fn need(context: &Arc<Context>, ppo: &Ppo, keys: &[MemberKey]) -> Res
     Ok(sizes.bytes() + arrays::table_bytes(&ppo.folds) + acting + exchange)
 }
 
-/// Rows that the nets that learn are set up for: one that has a kernel of its own for minibatches needs none.
+/// Rows that the nets that learn are set up for: one that has a kernel of its own for minibatches needs none, and one
+/// that remembers goes through whole accounts.
 pub(super) fn rows(context: &Context, ppo: &Ppo, keys: &[MemberKey], batch: usize) -> usize {
+    let (config, shape) = ppo.shared(keys);
+    if config.net.has_memory() {
+        return memory::accounts_of(shape, batch) * shape.n_steps as usize;
+    }
     if small::fits(context, ppo, keys).is_some() { batch.min(32) } else { batch }
 }
 
@@ -94,6 +105,9 @@ impl Cuda {
         let mut arrays = Arrays::new(context, &stream, group, members, sizes, table)?;
         let module = Module::load(context, &PPO)?;
         let path = match small::fits(context, &group.ppo, &keys) {
+            _ if group.net.has_memory() => {
+                Path::Recurrent(Box::new(Recurrent::new(&stream, &module, group, at, &keys, &arrays, pins)?))
+            }
             Some(shape) => Path::Small(Box::new(Small::new(context, &stream, group, members, &mut arrays, shape)?)),
             None => {
                 let division = wide::division(context, &group.ppo, &keys);
@@ -114,6 +128,7 @@ impl Cuda {
                 "a rollout in one kernel that keeps the policy's weights, minibatches in captured graphs".into()
             }
             Path::Passes(_) => "accounts between the passes of the net, in captured graphs".into(),
+            Path::Recurrent(recurrent) => recurrent.describe(),
         }
     }
 
@@ -121,6 +136,7 @@ impl Cuda {
     pub(super) fn pins(&self) -> Pins {
         match &self.path {
             Path::Passes(passes) => passes.pins(),
+            Path::Recurrent(recurrent) => recurrent.pins(),
             Path::Small(_) => Pins::default(),
         }
     }
@@ -152,16 +168,16 @@ impl Cuda {
             None => {
                 (0..sizes.t).try_for_each(|_| path.steps(stream, 1))?;
                 path.value_later(stream, nets)?;
-                phases.estimate(stream, &sizes)?;
+                path.estimate(stream, phases, &sizes)?;
                 (0..sizes.minibatches).try_for_each(|_| path.minibatch(stream, nets, phases, &sizes))?;
                 let steps = match path {
                     Path::Small(_) => None,
                     Path::Passes(passes) if passes.has_rollout() => None,
-                    Path::Passes(passes) => Some(repeated(sizes.t, |n| stream.capture(|| passes.steps(stream, n)))?),
+                    _ => Some(repeated(sizes.t, |n| stream.capture(|| path.steps(stream, n)))?),
                 };
                 let estimate = stream.capture(|| {
                     path.value_later(stream, nets)?;
-                    phases.estimate(stream, &sizes)
+                    path.estimate(stream, phases, &sizes)
                 })?;
                 let minibatches = repeated(sizes.minibatches, |n| {
                     stream.capture(|| (0..n).try_for_each(|_| path.minibatch(stream, nets, phases, &sizes)))
@@ -194,12 +210,12 @@ impl Cuda {
         path.begin_walk(stream, &mut group.nets)?;
         match path {
             Path::Small(small) => small.walk(stream)?,
-            Path::Passes(passes) => {
+            Path::Passes(_) | Path::Recurrent(_) => {
                 // Who has arrived stays there, so a few steps too many change nothing.
                 let steps = sizes.walk_steps.next_multiple_of(WALK);
                 if walk_graph.is_none() {
-                    passes.walk(stream)?;
-                    let walk = |n| stream.capture(|| (0..n).try_for_each(|_| passes.walk(stream)));
+                    path.walk(stream)?;
+                    let walk = |n| stream.capture(|| (0..n).try_for_each(|_| path.walk(stream)));
                     *walk_graph = Some(repeated(steps, walk)?);
                 }
                 if let Some((graph, times)) = walk_graph {
@@ -223,12 +239,24 @@ impl Cuda {
 
     /// A member's accounts between two updates, as blocks on a processor have them.
     pub(super) fn state(&self, at: usize) -> Result<Vec<f64>> {
-        self.arrays.state(&self.stream, at)
+        let remembered = match &self.path {
+            Path::Recurrent(recurrent) => recurrent.states(&self.stream, at)?,
+            Path::Passes(_) | Path::Small(_) => Vec::new(),
+        };
+        self.arrays.state(&self.stream, at, &remembered)
     }
 
     /// Sets a member's accounts to such a state; false where it is none of theirs.
     pub(super) fn restore(&mut self, group: &Group, at: usize, returns: &ReturnScale, state: &[f64]) -> Result<bool> {
-        self.arrays.restore(&self.stream, group, at, returns, state)
+        let numbers = memory::state_of(&group.net);
+        let Some(remembered) = self.arrays.restore(&self.stream, group, (at, numbers), returns, state)? else {
+            return Ok(false);
+        };
+        match &self.path {
+            Path::Recurrent(recurrent) => recurrent.set_states(&self.stream, at, &remembered)?,
+            Path::Passes(_) | Path::Small(_) => {}
+        }
+        Ok(true)
     }
 
     /// What drawdowns weigh in a member's rewards from its next step on.
@@ -254,6 +282,7 @@ impl Path {
         match self {
             Path::Passes(passes) => passes.begin(stream, nets),
             Path::Small(small) => small.rollout(stream),
+            Path::Recurrent(recurrent) => recurrent.begin(stream, nets),
         }
     }
 
@@ -261,6 +290,16 @@ impl Path {
         match self {
             Path::Passes(passes) => passes.take_params(stream, nets),
             Path::Small(_) => Ok(()),
+            Path::Recurrent(recurrent) => recurrent.begin_walk(stream, nets),
+        }
+    }
+
+    /// One step of a validation.
+    fn walk(&mut self, stream: &Stream) -> Result<()> {
+        match self {
+            Path::Passes(passes) => passes.walk(stream),
+            Path::Small(_) => Ok(()),
+            Path::Recurrent(recurrent) => recurrent.walk(stream),
         }
     }
 
@@ -268,6 +307,7 @@ impl Path {
     fn steps(&mut self, stream: &Stream, steps: usize) -> Result<()> {
         match self {
             Path::Passes(passes) if !passes.has_rollout() => passes.steps(stream, steps),
+            Path::Recurrent(recurrent) => recurrent.steps(stream, steps),
             Path::Passes(_) | Path::Small(_) => Ok(()),
         }
     }
@@ -277,7 +317,18 @@ impl Path {
         match self {
             Path::Passes(passes) => passes.value_later(stream, nets),
             Path::Small(small) => small.values(stream),
+            Path::Recurrent(recurrent) => recurrent.value_later(stream),
         }
+    }
+
+    /// The scale of rewards, advantages, and what minibatches are centred by.
+    fn estimate(&self, stream: &Stream, phases: &Phases, sizes: &Sizes) -> Result<()> {
+        phases.estimate_advantages(stream, sizes)?;
+        match self {
+            Path::Recurrent(recurrent) => recurrent.moments(stream)?,
+            Path::Passes(_) | Path::Small(_) => phases.add_moments(stream, sizes)?,
+        }
+        phases.centre_minibatches(stream, sizes)
     }
 
     fn minibatch(&mut self, stream: &Stream, nets: &mut Nets, phases: &Phases, sizes: &Sizes) -> Result<()> {
@@ -287,6 +338,12 @@ impl Path {
                 passes.losses(stream, nets)?;
                 phases.decide(stream, sizes)?;
                 passes.back(stream, nets)?;
+                nets.optimise_on(stream, &phases.hypers, options)
+            }
+            Path::Recurrent(recurrent) => {
+                recurrent.losses(stream, nets)?;
+                phases.decide(stream, sizes)?;
+                recurrent.back(stream, nets)?;
                 nets.optimise_on(stream, &phases.hypers, options)
             }
             Path::Small(small) => {
@@ -362,16 +419,24 @@ impl Phases {
         })
     }
 
-    /// The scale of rewards, advantages, and what minibatches are centred by.
-    fn estimate(&self, stream: &Stream, sizes: &Sizes) -> Result<()> {
+    /// The scale of rewards, and advantages.
+    fn estimate_advantages(&self, stream: &Stream, sizes: &Sizes) -> Result<()> {
         let accounts = blocks(sizes.n.div_ceil(32), sizes.p, 32);
         self.returns.launch(stream, accounts, &self.estimate)?;
         self.scales.launch(stream, blocks(sizes.p, 1, 256), &self.estimate)?;
         self.advantages.launch(stream, accounts, &self.estimate)?;
-        self.explained.launch(stream, blocks(sizes.p, 1, 256), &self.estimate)?;
+        self.explained.launch(stream, blocks(sizes.p, 1, 256), &self.estimate)
+    }
+
+    /// The order of rows, and sums of the advantages of every minibatch.
+    fn add_moments(&self, stream: &Stream, sizes: &Sizes) -> Result<()> {
         let of_minibatches = [sizes.batch.div_ceil(arrays::SLICE), sizes.minibatches, sizes.p].map(|n| n as u32);
         let grid = Grid { blocks: of_minibatches, threads: [256, 1, 1], shared: 0 };
-        self.moments.launch(stream, grid, &self.centre)?;
+        self.moments.launch(stream, grid, &self.centre)
+    }
+
+    /// What minibatches are centred by, out of those.
+    fn centre_minibatches(&self, stream: &Stream, sizes: &Sizes) -> Result<()> {
         self.moments_end.launch(stream, blocks(sizes.minibatches.div_ceil(32), sizes.p, 32), &self.centre)
     }
 

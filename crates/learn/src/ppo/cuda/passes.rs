@@ -62,7 +62,7 @@ pub(super) fn policy_alone(net: &Net, rows: usize, batch: usize) -> Option<(Net,
     let [policy, value] = net.towers.as_slice() else { return None };
     let whole = |tower: &Tower| tower.reads.is_empty() && tower.heads == 1;
     let plain = net.branches.iter().all(|branch| *branch == Branch::default());
-    if !whole(policy) || !whole(value) || !plain || rows.div_ceil(batch) > VALUE_PASSES {
+    if !whole(policy) || !whole(value) || !plain || net.has_memory() || rows.div_ceil(batch) > VALUE_PASSES {
         return None;
     }
     let alone =

@@ -208,6 +208,9 @@ impl Shape {
 pub(super) fn towers(net: &Net, widest: usize, input: usize) -> Option<[Vec<Linear>; 2]> {
     let [row, shown] = net.inputs.as_slice() else { return None };
     let [policy, value] = net.towers.as_slice() else { return None };
+    if net.has_memory() {
+        return None;
+    }
     let whole = |tower: &compute::net::Tower| tower.reads.is_empty() && tower.heads == 1;
     let plain = net.branches.iter().all(|branch| *branch == Branch::default());
     if row.dense || row.window != 1 || !shown.dense || shown.features != OBSERVED || !plain {

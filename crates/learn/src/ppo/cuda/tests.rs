@@ -2,18 +2,19 @@
 
 use super::super::advantage::advantages;
 use super::super::collect::Block;
+use super::super::memory::state_of;
 use super::super::training::{Group, Member, PpoTraining};
 use super::super::{
     Actions, Clip, Ended, EntropyBand, Hypers, LossSums, Ppo, Reward, Spec, Taken, Terms, policy_loss, value_loss,
 };
 use super::arrays::Arrays;
 use super::{Cuda, Path};
-use crate::{Config, DeviceBudget, Learner, MemberKey, Problem};
+use crate::{Config, DeviceBudget, Learner, MemberKey, Problem, Training};
 use account::{Bar, Params};
-use compute::nets::{Forward, Rows};
+use compute::nets::{Forward, Rows, Stepper};
 use compute::population::{Pins, Precision, Recipe};
 use compute::random::Permutation;
-use compute::{Budget, Choice, Opened};
+use compute::{Budget, Choice, Net, Opened};
 use features::{Fold, FoldKind, FoldSpans, Samples, Span};
 use market::{EpisodeData, OBSERVED, PriceTable, RowTime};
 use std::sync::Arc;
@@ -219,18 +220,19 @@ fn replay(
     let (mut worst, mut flips) = (0.0f32, 0);
     for (p, member) in members.iter().enumerate() {
         // One block of all accounts, from where they stood.
+        let state = state_of(&group.net);
         let mut block = Block::new(
             &group.ppo.folds.data,
             &group.ppo.folds.train[0],
             0..n_envs,
             &member.hypers,
             group.episode_seed(member),
-            0,
+            state,
         );
-        assert!(block.restore(&in_one_block(&states[p], n)));
+        assert!(block.restore(&in_one_block(&states[p], n, state)));
         let wide = actions.outputs() + 1;
-        let mut pass = Forward::new(&group.net, case.1, 64).unwrap();
-        let mut net = pass.with(&before[p]).unwrap();
+        let mut pass = HostPass::new(&group.net, case.1, &before[p]);
+        let apart = |a: f32, b: f32| (a - b).abs() / a.abs().max(1.0);
         let (mut cuts, mut kept) = (vec![0usize; n], vec![0.0f32; t * n]);
         let mut endings = vec![Ended::Not; t * n];
         for step in 0..t {
@@ -242,7 +244,7 @@ fn replay(
             assert_eq!(bits(own), bits(view.observed), "{case:?}: what is shown at step {step}");
             let mut out = vec![0.0; n * wide];
             let at_rows = Rows { tables: &tables, scales: &member.scales, ids: view.rows, extras: view.observed };
-            net.run(at_rows, &mut out).unwrap();
+            pass.run(at_rows, &mut block.memory, &mut out);
             let mut targets = vec![0.0; n];
             for i in 0..n {
                 let sides = view.legal[i * 3..(i + 1) * 3].iter().enumerate();
@@ -250,7 +252,6 @@ fn replay(
                 assert_eq!(legal[from + i], bits);
                 let z = &out[i * wide..(i + 1) * wide];
                 let found = super::super::loss::log_probability(actions, z, bits, action[from + i]);
-                let apart = |a: f32, b: f32| (a - b).abs() / a.abs().max(1.0);
                 worst = worst.max(apart(found, log[from + i])).max(apart(z[wide - 1], value[from + i]));
                 targets[i] = match actions {
                     Actions::Discrete => f64::from(action[from + i]) - 1.0,
@@ -272,14 +273,24 @@ fn replay(
                 if end == Ended::Truncated {
                     cuts[i] += 1;
                     kept[step * n + i] = later_value[(p * n + i) * later + cuts[i]];
+                    let (row, shown) = block.environment.last(i);
+                    let (mut out, ids) = (vec![0.0; wide], [row]);
+                    let there = Rows { tables: &tables, scales: &member.scales, ids: &ids, extras: shown };
+                    pass.run(there, &mut block.memory[i * state..(i + 1) * state].to_vec(), &mut out);
+                    worst = worst.max(apart(out[wide - 1], kept[step * n + i]));
                 }
                 if end != Ended::Not {
                     block.remembered[i] = Default::default();
+                    block.memory[i * state..(i + 1) * state].fill(0.0);
                     flips += 1;
                 }
             }
         }
         let last: Vec<f32> = (0..n).map(|i| later_value[(p * n + i) * later]).collect();
+        let (view, mut out) = (block.environment.view(), vec![0.0; n * wide]);
+        let there = Rows { tables: &tables, scales: &member.scales, ids: view.rows, extras: view.observed };
+        pass.run(there, &mut block.memory.clone(), &mut out);
+        last.iter().zip(out.chunks_exact(wide)).for_each(|(last, z)| worst = worst.max(apart(z[wide - 1], *last)));
         let (from, to) = (p * t * n, (p + 1) * t * n);
         let scale = cuda.arrays.scale.get(stream).unwrap()[p];
         let scaled: Vec<f32> = reward[from..to].iter().map(|r| (r * scale).clamp(-10.0, 10.0)).collect();
@@ -324,18 +335,211 @@ fn rollouts_of_wide_nets_do_not_depend_on_company() {
     }
 }
 
-/// A state whose accounts are in blocks, as one block.
-fn in_one_block(state: &[f64], n: usize) -> Vec<f64> {
-    let (mut carried, mut remembered, mut standing) = (Vec::new(), Vec::new(), Vec::new());
+/// A net on the host, row by row or with what it remembers of each.
+enum HostPass {
+    Plain(Box<Forward>, Vec<f32>),
+    Memory(Box<Stepper>),
+}
+
+impl HostPass {
+    fn new(net: &Net, precision: Precision, params: &[f32]) -> HostPass {
+        if net.has_memory() {
+            let mut stepper = Stepper::new(net, precision, 64).unwrap();
+            stepper.take(params).unwrap();
+            return HostPass::Memory(Box::new(stepper));
+        }
+        HostPass::Plain(Box::new(Forward::new(net, precision, 64).unwrap()), params.to_vec())
+    }
+
+    fn run(&mut self, rows: Rows<'_>, states: &mut [f32], out: &mut [f32]) {
+        match self {
+            HostPass::Plain(pass, params) => pass.with(params).unwrap().run(rows, out).unwrap(),
+            HostPass::Memory(stepper) => stepper.step(rows, states, out).unwrap(),
+        }
+    }
+}
+
+/// A state whose accounts are in blocks, as one block; a net remembers `numbers` of each.
+fn in_one_block(state: &[f64], n: usize, numbers: usize) -> Vec<f64> {
+    let mut parts = [const { Vec::new() }; 4];
     let mut rest = state;
     for block in super::super::collect::block_sizes(n as u32) {
-        let (own, after) = rest.split_at(block.len() * (3 + market::STATE));
-        carried.extend_from_slice(&own[..block.len()]);
-        remembered.extend_from_slice(&own[block.len()..3 * block.len()]);
-        standing.extend_from_slice(&own[3 * block.len()..]);
-        rest = after;
+        for (part, each) in parts.iter_mut().zip([1, 2, numbers, market::STATE]) {
+            let (own, after) = rest.split_at(block.len() * each);
+            part.extend_from_slice(own);
+            rest = after;
+        }
     }
-    [carried, remembered, standing].concat()
+    parts.concat()
+}
+
+/// LSTM layers over whole windows and step by step, towers that remember and one that does not, and a shared trunk.
+const REMEMBERING: [(Actions, Precision, &str, Reward); 7] = [
+    (Actions::Discrete, Precision::F32, "lstm16-16t | lstm12", Reward::Growth),
+    (Actions::Continuous, Precision::F32, "lstm9-lstm8-8t | 16t", Reward::Drawdown(0.5)),
+    (Actions::Discrete, Precision::F32, "lstm12-8t", Reward::Sharpe),
+    (Actions::Discrete, Precision::Tf32, "lstm20-16t | lstm20-16t", Reward::Growth),
+    (Actions::Discrete, Precision::Bf16, "lstm64-64t | lstm64-64t", Reward::Growth),
+    (Actions::Continuous, Precision::Bf16, "lstm72 | lstm20-lstm8", Reward::Growth),
+    (Actions::Discrete, Precision::Bf16, "lstm12-8t", Reward::Drawdown(1.0)),
+];
+
+/// The same of policies that remember, with what they remember where episodes go on, end and are cut off.
+#[test]
+fn a_rollout_that_remembers_is_that_of_the_host() {
+    let Some(at) = card() else { return };
+    for case in REMEMBERING {
+        for updates in 1..4 {
+            let mut training = begun(case, &at, updates - 1);
+            assert!(matches!(training.cuda().path, Path::Recurrent(_)), "{case:?}");
+            let before: Vec<Vec<f32>> = (0..3).map(|p| training.nets().params(p).unwrap()).collect();
+            let states: Vec<Vec<f64>> = (0..3).map(|p| training.cuda().state(p).unwrap()).collect();
+            training.update().unwrap();
+            let (group, members, cuda) = training.parts();
+            replay(case, group, members, cuda, &before, &states);
+        }
+    }
+}
+
+/// Minibatches of whole accounts move weights as the processor moves them, from the same rollout. Validations walk
+/// alike.
+#[test]
+fn an_update_that_remembers_is_that_of_the_processor() {
+    let Some(at) = card() else { return };
+    let host = DeviceBudget { device: Opened::new(Choice::Cpu, 1).unwrap().0, budget: Budget::default() };
+    for case in REMEMBERING {
+        for updates in [0, 2] {
+            let (mut training, mut processor) = (begun(case, &at, updates), begun(case, &host, 0));
+            for p in 0..3u32 {
+                let id = MemberKey { config: 0, fold: 0, seed: p }.id();
+                let snapshot = training.snapshot(id).unwrap();
+                processor.restore(&snapshot).unwrap();
+                assert_eq!(processor.snapshot(id).unwrap(), snapshot, "{case:?}: a state goes to the processor");
+            }
+            let before: Vec<Vec<f32>> = (0..3).map(|p| training.nets().params(p).unwrap()).collect();
+            training.update().unwrap();
+            let (_, _, cuda) = training.parts();
+            let Path::Recurrent(recurrent) = &cuda.path else { panic!("{case:?}: it remembers") };
+            let (seen, stream, sizes) = (&cuda.arrays.seen, &cuda.stream, cuda.arrays.sizes);
+            let (rows, observed) = (seen.rows.get(stream).unwrap(), seen.observed.get(stream).unwrap());
+            let (legal, ended) = (seen.legal.get(stream).unwrap(), seen.ended.get(stream).unwrap());
+            let (action, log) = (seen.action.get(stream).unwrap(), seen.log_probability.get(stream).unwrap());
+            let (value, advantage) = (seen.value.get(stream).unwrap(), seen.advantage.get(stream).unwrap());
+            let began: Vec<Vec<f32>> = (0..3).map(|p| recurrent.began(stream, p).unwrap()).collect();
+            // What the card saw, in the processor's blocks.
+            processor.update_from(|p, block| {
+                let numbers = began[p].len() / sizes.n;
+                let own = block.accounts.start as usize..block.accounts.end as usize;
+                block.rollout.began = began[p][own.start * numbers..own.end * numbers].to_vec();
+                for t in 0..sizes.t {
+                    let from = (p * sizes.t + t) * sizes.n;
+                    for i in own.clone().map(|account| from + account) {
+                        let r = &mut block.rollout;
+                        r.rows.push(rows[i]);
+                        r.observed.extend_from_slice(&observed[i * OBSERVED..(i + 1) * OBSERVED]);
+                        r.legal.push(legal[i]);
+                        r.action.push(action[i]);
+                        r.log_probability.push(log[i]);
+                        r.value.push(value[i]);
+                        r.advantage.push(advantage[i]);
+                        r.ended.push([Ended::Not, Ended::Terminated, Ended::Truncated][ended[i] as usize]);
+                    }
+                }
+            });
+            for (p, before) in before.iter().enumerate() {
+                let (ours, theirs) = (training.nets().params(p).unwrap(), processor.nets().params(p).unwrap());
+                let apart =
+                    |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
+                let (moved, off) = (apart(&theirs, before), apart(&ours, &theirs));
+                let most = match case.1 {
+                    Precision::F32 => 1e-3,
+                    Precision::Tf32 => 0.1,
+                    Precision::Bf16 => 0.5,
+                };
+                assert!(off < most * moved, "{case:?} after {updates}: moved by {moved}, {off} apart");
+            }
+            // Both go on from the same weights.
+            for p in 0..3 {
+                let params = processor.nets().params(p).unwrap();
+                training.nets().set_params(p, &params).unwrap();
+            }
+            for (a, b) in training.walks().unwrap().iter().flatten().zip(processor.walks().unwrap().iter().flatten()) {
+                assert_eq!(a.1, b.1);
+                let most = if case.1 == Precision::F32 { 1e-3 } else { f64::INFINITY };
+                assert!((a.0 - b.0).abs() <= most, "{case:?}: a piece grew by {} and {}", a.0, b.0);
+            }
+        }
+    }
+}
+
+/// Losses of such a minibatch are those of the host, to the bit: steps first, of whole accounts in the order of the
+/// epoch.
+#[test]
+fn losses_of_whole_accounts_are_those_of_the_host() {
+    let Some(at) = card() else { return };
+    for case in REMEMBERING {
+        let mut training = begun(case, &at, 2);
+        let unit = training.parts().1[0].unit;
+        training.update().unwrap();
+        let (group, members, cuda) = training.parts();
+        let Path::Recurrent(recurrent) = &cuda.path else { panic!("{case:?}: it remembers") };
+        let (stream, seen, sizes) = (&cuda.stream, &cuda.arrays.seen, cuda.arrays.sizes);
+        let (chosen, loss) = recurrent.last_minibatch();
+        let (places, reset) = (chosen.places.get(stream).unwrap(), chosen.reset.get(stream).unwrap());
+        let [z, value, d_z, d_value] =
+            [&loss.z, &loss.value, &loss.d_z, &loss.d_value].map(|array| array.get(stream).unwrap());
+        let (legal, action, ended) =
+            (seen.legal.get(stream).unwrap(), seen.action.get(stream).unwrap(), seen.ended.get(stream).unwrap());
+        let (log, old) = (seen.log_probability.get(stream).unwrap(), seen.value.get(stream).unwrap());
+        let (advantage, centre) = (seen.advantage.get(stream).unwrap(), cuda.arrays.centre.get(stream).unwrap());
+        let (all, wide, a, n) = (sizes.n * sizes.t, sizes.outputs, sizes.accounts, sizes.n);
+        assert!(a > 1 && n % a != 0, "the last minibatch is not whole");
+        for (p, member) in members.iter().enumerate() {
+            let order = Permutation::new(n as u32, group.seed, member.key.id(), unit * member.hypers.n_epochs + 1);
+            let first = (sizes.per_epoch - 1) * a;
+            let own: Vec<usize> = (first..n).map(|i| order.at(i as u32) as usize).collect();
+            let rows = own.len() * sizes.t;
+            let norm = &centre[(p * sizes.minibatches + sizes.minibatches - 1) * 2..][..2];
+            let each = |account: &usize| (0..sizes.t).map(move |t| t * n + account).collect::<Vec<_>>();
+            let advantages: Vec<f64> =
+                own.iter().flat_map(each).map(|place| f64::from(advantage[p * all + place])).collect();
+            let mean = advantages.iter().sum::<f64>() / rows as f64;
+            let variance = advantages.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (rows - 1) as f64;
+            assert!(
+                (f64::from(norm[0]) - mean).abs() < 1e-5 && (f64::from(norm[1]) * variance.sqrt() - 1.0).abs() < 1e-4
+            );
+            let terms = Terms {
+                actions: group.shape.actions,
+                clip: member.hypers.clip,
+                entropy_weight: cuda.arrays.members.entropy_weight.get(stream).unwrap()[p],
+                value_weight: member.hypers.vf_coef,
+                rows: rows as f32,
+            };
+            for (t, i) in (0..sizes.t).flat_map(|t| (0..a).map(move |i| (t, i))) {
+                let at = p * sizes.batch + t * a + i;
+                let (mut wanted, mut wanted_value) = (vec![0.0; wide], 0.0);
+                if let Some(account) = own.get(i) {
+                    assert_eq!(places[at] as usize, t * n + account);
+                    let from = p * all + t * n + account;
+                    let began = t > 0 && ended[from - n] != 0;
+                    assert_eq!(reset[(t * sizes.p + p) * a + i], u8::from(began), "{case:?}: step {t} of {account}");
+                    let taken = Taken {
+                        action: action[from],
+                        legal: legal[from],
+                        log_probability: log[from],
+                        advantage: (advantage[from] - norm[0]) * norm[1],
+                    };
+                    let (mut sums, goal) = (LossSums::default(), advantage[from] + old[from]);
+                    policy_loss(&terms, &z[at * wide..(at + 1) * wide], &taken, &mut wanted, &mut sums);
+                    wanted_value = value_loss(&terms, value[at], old[from], goal, &mut sums);
+                }
+                let found = &d_z[at * wide..(at + 1) * wide];
+                let bits = |x: &[f32]| x.iter().map(|x| (x + 0.0).to_bits()).collect::<Vec<u32>>();
+                assert_eq!(bits(&wanted), bits(found), "{case:?}: step {t} of place {i}");
+                assert_eq!((wanted_value + 0.0).to_bits(), (d_value[at] + 0.0).to_bits(), "{case:?}: value {t} {i}");
+            }
+        }
+    }
 }
 
 /// Losses of a minibatch and the gradients at the outputs are those of the host, to the bit.
