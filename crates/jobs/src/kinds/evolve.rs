@@ -182,11 +182,6 @@ impl Kind for EvolveKind {
         format!("{} + account:dense{OBSERVED} / {layers} / policy:{outputs}", tables.join(" + "))
     }
 
-    fn on_processor_because(&self, settings: &Settings) -> Option<&'static str> {
-        let individual = || PpoKind.on_processor_because(&pbt::individual(settings));
-        if pbt::is_pbt(settings) { individual() } else { None }
-    }
-
     fn learner(
         &self,
         source: &Source,

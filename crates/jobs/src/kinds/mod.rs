@@ -84,11 +84,6 @@ pub(crate) trait Kind: Sync {
         device: &Opened,
     ) -> Result<Box<dyn Learner>>;
 
-    /// Why these settings train on a processor alone; none where a card can.
-    fn on_processor_because(&self, _settings: &Settings) -> Option<&'static str> {
-        None
-    }
-
     /// Sets what its settings leave open and what changes a bit, by a fixed rule of data and kind of device; the batch
     /// apart, which goes by [`Kind::batch`].
     fn fill_in(&self, _settings: &mut Settings, _source: &Source, _device: &Opened) {}

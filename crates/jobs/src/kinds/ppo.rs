@@ -219,12 +219,6 @@ impl Kind for PpoKind {
         format!("{} + account:dense{OBSERVED} / {towers} / policy:{outputs} | value:1", tables.join(" + "))
     }
 
-    fn on_processor_because(&self, settings: &Settings) -> Option<&'static str> {
-        let remembers = |own: &Settings| own.classify.net.as_deref().is_some_and(|net| net.contains("lstm"));
-        let any = settings.configs().iter().any(|(_, own)| remembers(own));
-        any.then_some("policies that remember (`lstm` in the net) train on the processor")
-    }
-
     fn learner(
         &self,
         source: &Source,

@@ -171,17 +171,7 @@ fn over_budget(least: Scope, need: f64, most: f64, unit: &str) -> Error {
 /// Opens the device that was asked for; the text says which it is and why.
 pub(crate) fn open(device: &str, settings: &Settings) -> Result<(Opened, String)> {
     let choice: Choice = device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
-    let why = settings.train.learner.kind().on_processor_because(settings);
-    match (choice, why) {
-        (Choice::Cuda(_), Some(why)) => {
-            Err(Error::new(Kind::Usage, why).remedy("choose <device=cpu>, or a net without `lstm` as <train.net>"))
-        }
-        (Choice::Auto, Some(why)) => {
-            let (opened, words) = Opened::new(Choice::Cpu, settings.threads()).map_err(failed)?;
-            Ok((opened, format!("{words}: {why}")))
-        }
-        _ => Opened::new(choice, settings.threads()).map_err(failed),
-    }
+    Opened::new(choice, settings.threads()).map_err(failed)
 }
 
 /// The memory that may be taken of the device: what was set, of the host's memory on a processor, of its own on a card.
