@@ -26,6 +26,8 @@ const EPISODE: u32 = 1000;
 
 /// What is trained.
 struct Load {
+    /// Units of LSTM layers before the plain ones.
+    lstm: Vec<usize>,
     net: Vec<usize>,
     envs: u32,
     steps: u32,
@@ -39,6 +41,7 @@ struct Load {
 /// What is trained, on which device, on how many threads, and the letter of its activation.
 fn read(words: &[&str], threads: usize) -> Result<(Load, Choice, usize, &'static str), String> {
     let mut load = Load {
+        lstm: vec![],
         net: vec![64, 64],
         envs: 1024,
         steps: 128,
@@ -53,7 +56,13 @@ fn read(words: &[&str], threads: usize) -> Result<(Load, Choice, usize, &'static
     while let Some(word) = words.next() {
         let mut value = || words.next().copied().ok_or(format!("{word} wants a value"));
         match *word {
-            "--net" => load.net = value()?.split(',').map(whole).collect::<Result<_, _>>()?,
+            "--net" => {
+                let layers: Vec<&str> = value()?.split(',').collect();
+                let first = layers.iter().take_while(|layer| layer.starts_with("lstm")).count();
+                let units = layers[..first].iter().map(|layer| whole(layer.trim_start_matches("lstm")));
+                load.lstm = units.collect::<Result<_, _>>()?;
+                load.net = layers[first..].iter().map(|layer| whole(layer)).collect::<Result<_, _>>()?;
+            }
             "--activation" => {
                 activation = match value()? {
                     "tanh" => "t",
@@ -83,8 +92,8 @@ fn read(words: &[&str], threads: usize) -> Result<(Load, Choice, usize, &'static
     Ok((load, device, threads, activation))
 }
 
-/// `[--net 64t,64t] [--envs N] [--steps N] [--minibatches N] [--epochs N] [--members N] [--precision P] [--device D]
-/// [--threads N] [--seconds S]`
+/// `[--net 64,64, or lstm64,64] [--envs N] [--steps N] [--minibatches N] [--epochs N] [--members N] [--precision P]
+/// [--device D] [--threads N] [--seconds S]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let (load, device, threads, activation) = read(words, threads)?;
     let (device, device_name) = Opened::new(device, threads).map_err(text)?;
@@ -132,6 +141,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let account_s = if on_cpu { Some(accounts_alone(&load, &data, &folds[0], threads)) } else { None };
     Ok(json!({
         "program": "fullbore",
+        "lstm": load.lstm,
         "net": load.net,
         "activation": if activation == "t" { "tanh" } else { "relu" },
         "envs": load.envs,
@@ -152,7 +162,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "market_s": market_s,
         "device_bytes": training.memory() + tables.bytes(),
         "peak_rss_mib": super::peak_rss_mib(),
-        "flop_per_step": flop(&load.net, load.epochs),
+        "flop_per_step": load.lstm.is_empty().then(|| flop(&load.net, load.epochs)),
     }))
 }
 
@@ -184,6 +194,7 @@ pub(crate) fn products(words: &[&str], threads: usize) -> Result<Value, String> 
     let rows = f64::from(load.envs) * f64::from(load.steps) * f64::from(load.members);
     Ok(json!({
         "program": "fullbore, products alone",
+        "lstm": load.lstm,
         "net": load.net,
         "envs": load.envs,
         "horizon": load.steps,
@@ -197,7 +208,7 @@ pub(crate) fn products(words: &[&str], threads: usize) -> Result<Value, String> 
         "rollout_step_s": rollout,
         "values_s": values,
         "minibatch_s": minibatch,
-        "flop_per_step": flop(&load.net, load.epochs),
+        "flop_per_step": load.lstm.is_empty().then(|| flop(&load.net, load.epochs)),
     }))
 }
 
@@ -313,7 +324,8 @@ fn spec(load: &Load, activation: &str) -> Result<Spec, String> {
     let rows = load.envs * load.steps;
     let mut recipe = Recipe::new(rows.div_ceil(load.minibatches) as usize, load.precision, 1);
     (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
-    let tower: Vec<String> = load.net.iter().map(|n| format!("{n}{activation}")).collect();
+    let lstm = load.lstm.iter().map(|n| format!("lstm{n}"));
+    let tower: Vec<String> = lstm.chain(load.net.iter().map(|n| format!("{n}{activation}"))).collect();
     let tower = tower.join("-");
     let shown = market::OBSERVED;
     let net = format!("row:{FEATURES} + account:dense{shown} / {tower} | {tower} / policy:3 | value:1");
