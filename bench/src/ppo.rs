@@ -29,6 +29,8 @@ struct Load {
     /// Units of LSTM layers before the plain ones.
     lstm: Vec<usize>,
     net: Vec<usize>,
+    /// Columns of the table.
+    features: usize,
     envs: u32,
     steps: u32,
     minibatches: u32,
@@ -43,6 +45,7 @@ fn read(words: &[&str], threads: usize) -> Result<(Load, Choice, usize, &'static
     let mut load = Load {
         lstm: vec![],
         net: vec![64, 64],
+        features: FEATURES,
         envs: 1024,
         steps: 128,
         minibatches: 8,
@@ -70,6 +73,7 @@ fn read(words: &[&str], threads: usize) -> Result<(Load, Choice, usize, &'static
                     other => return Err(format!("{other} is not an activation: tanh and relu are")),
                 }
             }
+            "--features" => load.features = whole(value()?)?,
             "--envs" => load.envs = whole(value()?)? as u32,
             "--steps" => load.steps = whole(value()?)? as u32,
             "--minibatches" => load.minibatches = whole(value()?)?.max(1) as u32,
@@ -92,8 +96,8 @@ fn read(words: &[&str], threads: usize) -> Result<(Load, Choice, usize, &'static
     Ok((load, device, threads, activation))
 }
 
-/// `[--net 64,64, or lstm64,64] [--envs N] [--steps N] [--minibatches N] [--epochs N] [--members N] [--precision P]
-/// [--device D] [--threads N] [--seconds S]`
+/// `[--net 64,64, or lstm64,64] [--features N] [--envs N] [--steps N] [--minibatches N] [--epochs N] [--members N]
+/// [--precision P] [--device D] [--threads N] [--seconds S]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let (load, device, threads, activation) = read(words, threads)?;
     let (device, device_name) = Opened::new(device, threads).map_err(text)?;
@@ -101,7 +105,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let at = DeviceBudget { device, budget: Budget::default() };
 
     let started = Instant::now();
-    let (problem, data, folds) = market(FEATURES);
+    let (problem, data, folds) = market(load.features);
     let market_s = started.elapsed().as_secs_f64();
     let started = Instant::now();
     let ppo = Ppo::new(&problem, &data, &folds, spec(&load, activation)?).map_err(text)?;
@@ -141,6 +145,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let account_s = if on_cpu { Some(accounts_alone(&load, &data, &folds[0], threads)) } else { None };
     Ok(json!({
         "program": "fullbore",
+        "features": load.features,
         "lstm": load.lstm,
         "net": load.net,
         "activation": if activation == "t" { "tanh" } else { "relu" },
@@ -162,7 +167,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "market_s": market_s,
         "device_bytes": training.memory() + tables.bytes(),
         "peak_rss_mib": super::peak_rss_mib(),
-        "flop_per_step": load.lstm.is_empty().then(|| flop(&load.net, load.epochs)),
+        "flop_per_step": load.lstm.is_empty().then(|| flop(&load)),
     }))
 }
 
@@ -172,7 +177,7 @@ pub(crate) fn products(words: &[&str], threads: usize) -> Result<Value, String> 
     let (load, device, threads, activation) = read(words, threads)?;
     let (device, device_name) = Opened::new(device, threads).map_err(text)?;
     let Opened::Cuda(context) = &device else { return Err("products are timed on a card".into()) };
-    let (problem, _, _) = market(FEATURES);
+    let (problem, _, _) = market(load.features);
     let tables = problem.tables(&device, Budget::default()).map_err(text)?;
     let spec = spec(&load, activation)?;
     let (net, batch, members) = (&spec.configs[0].net, spec.configs[0].recipe.batch, load.members as usize);
@@ -208,7 +213,7 @@ pub(crate) fn products(words: &[&str], threads: usize) -> Result<Value, String> 
         "rollout_step_s": rollout,
         "values_s": values,
         "minibatch_s": minibatch,
-        "flop_per_step": load.lstm.is_empty().then(|| flop(&load.net, load.epochs)),
+        "flop_per_step": load.lstm.is_empty().then(|| flop(&load)),
     }))
 }
 
@@ -263,15 +268,15 @@ fn stream_array<T: compute::cuda::Plain>(stream: &Stream, values: Vec<T>) -> Res
 
 /// Operations of the products of a step that are needed, two for a multiply and add: both towers forward once, then
 /// forward and back in every epoch. The first layer passes no gradient on.
-fn flop(net: &[usize], epochs: u32) -> f64 {
-    let inputs = FEATURES + 2;
+fn flop(load: &Load) -> f64 {
+    let inputs = load.features + 2;
     let mut widths = vec![inputs];
-    widths.extend_from_slice(net);
+    widths.extend_from_slice(&load.net);
     let hidden: usize = widths.windows(2).map(|w| w[0] * w[1]).sum();
     let heads = 4 * widths[widths.len() - 1];
     let all = 2.0 * (2 * hidden + heads) as f64;
     let first = 2.0 * (2 * inputs * widths[1]) as f64;
-    all + f64::from(epochs) * (3.0 * all - first)
+    all + f64::from(load.epochs) * (3.0 * all - first)
 }
 
 /// Prices without drift, so many features that know nothing, and one fold.
@@ -328,7 +333,8 @@ fn spec(load: &Load, activation: &str) -> Result<Spec, String> {
     let tower: Vec<String> = lstm.chain(load.net.iter().map(|n| format!("{n}{activation}"))).collect();
     let tower = tower.join("-");
     let shown = market::OBSERVED;
-    let net = format!("row:{FEATURES} + account:dense{shown} / {tower} | {tower} / policy:3 | value:1");
+    let features = load.features;
+    let net = format!("row:{features} + account:dense{shown} / {tower} | {tower} / policy:3 | value:1");
     let configs = vec![Config { net: net.parse().map_err(text)?, recipe, rate: 3e-4 }];
     let hypers = Hypers {
         n_envs: load.envs,
