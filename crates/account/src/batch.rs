@@ -1,11 +1,11 @@
 //! Many accounts at once, in groups of eight lanes; the same bits as [`crate::step()`], account by account.
 
-use crate::lanes_simd::advance;
+use crate::lanes_simd::{advance, put_bars};
 use crate::state::{Account, Events, Flows, Holding};
 use crate::{Bar, Params};
 
 /// Accounts side by side: an instruction does the same for each.
-pub(crate) const GROUP: usize = 8;
+pub const GROUP: usize = 8;
 
 /// Accounts with rules and costs of their own, on bars of their own or the same for all.
 #[derive(Debug, Clone)]
@@ -13,7 +13,38 @@ pub struct Accounts {
     /// `[N]` rules and costs.
     params: Vec<Params>,
     groups: Vec<Group>,
+    /// `[groups]` the bars that accounts are placed on; none before [`Accounts::place`].
+    placed: Vec<Row>,
+    /// `[groups]` which of them: groups on the same bars as the first share its row.
+    row_of: Vec<usize>,
     rewards: bool,
+}
+
+/// What eight accounts have and the close they are at, side by side; beyond the last account anything.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// As in [`Holding`].
+    pub equity: &'a [f64; GROUP],
+    /// As in [`Holding`].
+    pub peak: &'a [f64; GROUP],
+    /// As in [`Holding`].
+    pub quantity: &'a [f64; GROUP],
+    /// As in [`Holding`].
+    pub target: &'a [f64; GROUP],
+    /// As in [`Holding`].
+    pub entry: &'a [f64; GROUP],
+    /// As in [`Holding`].
+    pub bars_held: &'a [f64; GROUP],
+    /// As in [`Params`].
+    pub multiplier: &'a [f64; GROUP],
+    /// As in [`Params`].
+    pub leverage: &'a [f64; GROUP],
+    /// As in [`Bar`].
+    pub close: &'a [f64; GROUP],
+    /// [`Bar::fx_close`].
+    pub fx: &'a [f64; GROUP],
+    /// As in [`Bar`].
+    pub sigma: &'a [f64; GROUP],
 }
 
 /// What the accounts decide at a close; each slice is `[N]`.
@@ -38,7 +69,7 @@ impl Accounts {
     /// New accounts, one for each of these.
     pub fn new(params: &[Params]) -> Accounts {
         let groups = params.chunks(GROUP).map(|own| Group::new(in_lanes(own))).collect();
-        Accounts { params: params.to_vec(), groups, rewards: false }
+        Accounts { params: params.to_vec(), groups, placed: Vec::new(), row_of: Vec::new(), rewards: false }
     }
 
     /// The same accounts, which also compute rewards: logarithms take about a third of a step.
@@ -80,19 +111,73 @@ impl Accounts {
         assert_eq!([orders.target.len(), rows.len()], [self.len(); 2], "an order and a row for each account");
         let mut row = Row { rewards: self.rewards, ..Row::same(&Bar::flat(1.0), &Bar::flat(1.0)) };
         for (at, (group, rows)) in self.groups.iter_mut().zip(rows.chunks(GROUP)).enumerate() {
-            for lane in 0..GROUP {
-                let now = rows[lane.min(rows.len() - 1)] as usize;
-                row.put(lane, &bars[now], &bars[now + 1]);
-            }
+            put_bars(&mut row, bars, rows_in_lanes(rows));
             row.take_orders(orders, at * GROUP);
             group.events = [0; GROUP];
             advance(group, &row);
         }
     }
 
+    /// Places each account at a close of its own, account i at that of `bars[rows[i]]`, where it can be [`seen`] before
+    /// [`Accounts::step_placed`] takes it to the bar behind.
+    ///
+    /// # Panics
+    ///
+    /// If there is not a row for each, or a row is the last.
+    ///
+    /// [`seen`]: Accounts::seen
+    pub fn place(&mut self, bars: &[Bar], rows: &[u32]) {
+        assert_eq!(rows.len(), self.len(), "a row for each account");
+        if self.placed.len() != self.groups.len() {
+            let nowhere = Row { rewards: self.rewards, ..Row::same(&Bar::flat(1.0), &Bar::flat(1.0)) };
+            self.placed.resize(self.groups.len(), nowhere);
+            self.row_of.resize(self.groups.len(), 0);
+        }
+        let first = rows_in_lanes(&rows[..rows.len().min(GROUP)]);
+        for (group, rows) in rows.chunks(GROUP).enumerate() {
+            let rows = rows_in_lanes(rows);
+            self.row_of[group] = if rows == first { 0 } else { group };
+            if group == 0 || rows != first {
+                put_bars(&mut self.placed[group], bars, rows);
+            }
+        }
+    }
+
+    /// `[groups]` what the accounts that are placed have, and where.
+    pub fn seen(&self) -> impl Iterator<Item = Seen<'_>> {
+        self.groups.iter().zip(&self.row_of).map(|(group, row)| (group, &self.placed[*row])).map(|(group, row)| Seen {
+            equity: &group.equity,
+            peak: &group.peak,
+            quantity: &group.quantity,
+            target: &group.target,
+            entry: &group.entry,
+            bars_held: &group.bars_held,
+            multiplier: &group.params.multiplier,
+            leverage: &group.params.leverage,
+            close: &row.close_now,
+            fx: &row.fx_now,
+            sigma: &row.sigma,
+        })
+    }
+
+    /// [`Accounts::step_each`] from where they are placed, without stops and limits.
+    ///
+    /// # Panics
+    ///
+    /// If there is not a target for each, or they are not placed.
+    pub fn step_placed(&mut self, targets: &[f64]) {
+        assert_eq!([targets.len(), self.placed.len()], [self.len(), self.groups.len()], "a target for each, placed");
+        for (at, (group, row)) in self.groups.iter_mut().zip(&self.row_of).enumerate() {
+            let row = &mut self.placed[*row];
+            row.take_orders(Orders::targets(targets), at * GROUP);
+            group.events = [0; GROUP];
+            advance(group, row);
+        }
+    }
+
     /// Account `i` as it stands.
     pub fn account(&self, i: usize) -> Account {
-        let (group, lane) = self.place(i);
+        let (group, lane) = self.lane_of(i);
         let at = |field: &[f64; GROUP]| field[lane];
         Account {
             equity: at(&group.equity),
@@ -124,7 +209,7 @@ impl Accounts {
     /// What account `i` holds, without what it paid.
     #[inline]
     pub fn holding(&self, i: usize) -> Holding {
-        let (group, lane) = self.place(i);
+        let (group, lane) = self.lane_of(i);
         Holding {
             equity: group.equity[lane],
             peak: group.peak[lane],
@@ -184,7 +269,7 @@ impl Accounts {
     /// What happened to account `i` in the last step.
     #[inline]
     pub fn events(&self, i: usize) -> Events {
-        let (group, lane) = self.place(i);
+        let (group, lane) = self.lane_of(i);
         Events(group.events[lane])
     }
 
@@ -214,7 +299,7 @@ impl Accounts {
     }
 
     #[inline]
-    fn place(&self, i: usize) -> (&Group, usize) {
+    fn lane_of(&self, i: usize) -> (&Group, usize) {
         assert!(i < self.len(), "account {i} of {}", self.len());
         (&self.groups[i / GROUP], i % GROUP)
     }
@@ -229,6 +314,15 @@ fn copy(groups: &[Group], to: &mut [f64], field: impl Fn(&Group) -> &[f64; GROUP
 /// Rules of up to eight accounts; lanes beyond the last repeat it, and nobody reads them.
 fn in_lanes(params: &[Params]) -> [Params; GROUP] {
     std::array::from_fn(|lane| params[lane.min(params.len() - 1)])
+}
+
+/// Rows of up to eight accounts; lanes beyond the last repeat it.
+#[inline]
+fn rows_in_lanes(rows: &[u32]) -> [u32; GROUP] {
+    match rows.try_into() {
+        Ok(whole) => whole,
+        Err(_) => std::array::from_fn(|lane| rows[lane.min(rows.len() - 1)]),
+    }
 }
 
 /// A struct of lanes.
@@ -397,7 +491,7 @@ impl Row {
 
     /// The bars of one lane.
     #[inline]
-    fn put(&mut self, lane: usize, now: &Bar, next: &Bar) {
+    pub(crate) fn put(&mut self, lane: usize, now: &Bar, next: &Bar) {
         self.close_now[lane] = now.close;
         self.fx_now[lane] = now.fx_close;
         self.sigma[lane] = now.sigma;

@@ -8,7 +8,7 @@
 use crate::batch::{GROUP, Group, Row};
 use crate::logarithm::{LN_2_HIGH, LN_2_LOW, SERIES, SQRT_2};
 use crate::step::{FLOOR, TINY};
-use crate::{Event, Params};
+use crate::{Bar, Event, Params};
 
 /// Takes the accounts of a group one bar further, on the widest instructions there are.
 pub(crate) fn advance(group: &mut Group, row: &Row) {
@@ -23,6 +23,22 @@ pub(crate) fn advance(group: &mut Group, row: &Row) {
     }
     for at in 0..GROUP {
         advance_lanes::<f64>(group, row, at);
+    }
+}
+
+/// Puts the bars `rows` and those behind them into the lanes of a row.
+///
+/// # Panics
+///
+/// If a row is the last.
+pub(crate) fn put_bars(row: &mut Row, bars: &[Bar], rows: [u32; GROUP]) {
+    #[cfg(target_arch = "x86_64")]
+    if wide::level() == 2 {
+        #[expect(unsafe_code, reason = "the features were detected")]
+        return unsafe { wide::put_bars(row, bars, rows) };
+    }
+    for (lane, now) in rows.into_iter().enumerate() {
+        row.put(lane, &bars[now as usize], &bars[now as usize + 1]);
     }
 }
 
@@ -645,7 +661,7 @@ impl Lane for f64 {
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "intrinsics, called only behind the detection of their features")]
 mod wide {
-    use super::{GROUP, Group, Lane, Row, advance_lanes};
+    use super::{Bar, GROUP, Group, Lane, Row, advance_lanes};
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
@@ -670,6 +686,87 @@ mod wide {
     pub(super) fn advance_avx2(group: &mut Group, row: &Row) {
         advance_lanes::<Four>(group, row, 0);
         advance_lanes::<Four>(group, row, 4);
+    }
+
+    /// Bars lie in memory number by number, lanes of a row lane by lane: blocks of eight bars and eight or four numbers
+    /// are turned.
+    #[target_feature(enable = "avx512f,avx512dq")]
+    pub(super) fn put_bars(row: &mut Row, bars: &[Bar], rows: [u32; GROUP]) {
+        let last = rows.into_iter().max().unwrap_or(0) as usize;
+        assert!(last + 1 < bars.len(), "row {last} has a bar behind it, of {}", bars.len());
+        let mut from = [bars.as_ptr().cast::<f64>(); GROUP];
+        for lane in 0..GROUP {
+            // SAFETY: the bar and the one behind it are there.
+            from[lane] = unsafe { bars.as_ptr().add(rows[lane] as usize).cast::<f64>() };
+        }
+        macro_rules! put {
+            ($columns:expr; $($field:ident),*) => {{
+                let [$($field),*, ..] = $columns;
+                $(Eight($field).store(&mut row.$field, 0);)*
+            }};
+        }
+        // Numbers of a bar from 0: the close is 3, its exchange rate 5, what was known at the close 16 to 19.
+        put!(turn_four(from, 16); sigma, volume, half_spread, flat_next);
+        let [_, close_now, _, fx_now] = turn_four(from, 2);
+        Eight(close_now).store(&mut row.close_now, 0);
+        Eight(fx_now).store(&mut row.fx_now, 0);
+        put!(turn_eight(from, NUMBERS); open, high, low, close, fx_open, fx_close, tradable, split);
+        put!(turn_eight(from, NUMBERS + 8);
+            dividend, funding_open, funding_inside, swap_open, swap_inside, borrow_open, borrow_inside, close_out);
+        let [sigma_next, volume_next, spread_next, _] = turn_four(from, NUMBERS + 16);
+        Eight(sigma_next).store(&mut row.sigma_next, 0);
+        Eight(volume_next).store(&mut row.volume_next, 0);
+        Eight(spread_next).store(&mut row.spread_next, 0);
+    }
+
+    /// Numbers of a bar.
+    const NUMBERS: usize = std::mem::size_of::<Bar>() / 8;
+    const _: () = assert!(NUMBERS == 20 && std::mem::offset_of!(Bar, flat_next) == 8 * 19);
+
+    /// `[8][lanes]` numbers `at` to `at + 8` behind each pointer, which are there.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    fn turn_eight(from: [*const f64; GROUP], at: usize) -> [__m512d; 8] {
+        let mut pairs = [_mm512_setzero_pd(); 8];
+        for i in 0..4 {
+            // SAFETY: eight numbers are there.
+            let (a, b) = unsafe { (_mm512_loadu_pd(from[2 * i].add(at)), _mm512_loadu_pd(from[2 * i + 1].add(at))) };
+            (pairs[i], pairs[4 + i]) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+        }
+        let mut turned = pairs;
+        // Pairs of lanes: those of the even numbers 0, 2, 4 and 6, then those of the odd ones.
+        for odd in 0..2 {
+            let [a, b, c, d] = [pairs[4 * odd], pairs[4 * odd + 1], pairs[4 * odd + 2], pairs[4 * odd + 3]];
+            let (ab, cd) = (_mm512_shuffle_f64x2::<0x88>(a, b), _mm512_shuffle_f64x2::<0x88>(c, d));
+            turned[odd] = _mm512_shuffle_f64x2::<0x88>(ab, cd);
+            turned[4 + odd] = _mm512_shuffle_f64x2::<0xdd>(ab, cd);
+            let (ab, cd) = (_mm512_shuffle_f64x2::<0xdd>(a, b), _mm512_shuffle_f64x2::<0xdd>(c, d));
+            turned[2 + odd] = _mm512_shuffle_f64x2::<0x88>(ab, cd);
+            turned[6 + odd] = _mm512_shuffle_f64x2::<0xdd>(ab, cd);
+        }
+        turned
+    }
+
+    /// `[4][lanes]` numbers `at` to `at + 4` behind each pointer, which are there.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    fn turn_four(from: [*const f64; GROUP], at: usize) -> [__m512d; 4] {
+        let mut halves = [_mm512_setzero_pd(); 4];
+        for i in 0..4 {
+            // SAFETY: four numbers are there.
+            let (a, b) = unsafe { (_mm256_loadu_pd(from[i].add(at)), _mm256_loadu_pd(from[4 + i].add(at))) };
+            halves[i] = _mm512_insertf64x4::<1>(_mm512_castpd256_pd512(a), b);
+        }
+        let [a, b, c, d] = halves;
+        let (even, odd) = (_mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15));
+        let (ab, cd) = (_mm512_unpacklo_pd(a, b), _mm512_unpacklo_pd(c, d));
+        let (high_ab, high_cd) = (_mm512_unpackhi_pd(a, b), _mm512_unpackhi_pd(c, d));
+        [
+            _mm512_permutex2var_pd(ab, even, cd),
+            _mm512_permutex2var_pd(high_ab, even, high_cd),
+            _mm512_permutex2var_pd(ab, odd, cd),
+            _mm512_permutex2var_pd(high_ab, odd, high_cd),
+        ]
     }
 
     #[derive(Clone, Copy)]

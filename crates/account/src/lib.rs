@@ -44,7 +44,7 @@ mod step;
 mod tests;
 
 pub use bar::Bar;
-pub use batch::{Accounts, Orders};
+pub use batch::{Accounts, GROUP, Orders, Seen};
 pub use logarithm::ln_1p;
 pub use params::Params;
 pub use portfolio::{Portfolio, PortfolioOutcome, SymbolFill};

@@ -74,6 +74,12 @@ impl EpisodeData {
         shown(params, holding, &self.table.bars[row], self.times[row].time_of_day, logarithms)
     }
 
+    /// What all accounts are shown alike at the close of a row, behind the [`OWN`](crate::OWN) of each.
+    #[inline]
+    pub fn row_shown(&self, row: usize) -> [f32; 2] {
+        [self.times[row].time_of_day, self.log_to_close[row]]
+    }
+
     /// Whether short, flat and long are legal at the close of a row; flat always is.
     pub fn legal(&self, params: &Params, row: usize) -> [bool; 3] {
         legal_sides(params, &self.table.bars[row])

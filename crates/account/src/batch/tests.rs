@@ -46,7 +46,8 @@ fn lanes_equal_the_reference_over_100_000_steps() {
                 }
                 group.events = [0; GROUP];
                 advance_one_way(way, &mut group, &row);
-                let all = Accounts { params: params.to_vec(), groups: vec![group.clone()], rewards: true };
+                let (own, groups) = (params.to_vec(), vec![group.clone()]);
+                let all = Accounts { params: own, groups, placed: Vec::new(), row_of: Vec::new(), rewards: true };
                 for lane in 0..GROUP {
                     let before = accounts[lane];
                     let outcome = step(&params[lane], &mut accounts[lane], actions[lane], &now[lane], &next[lane]);
@@ -68,6 +69,10 @@ fn lanes_equal_the_reference_over_100_000_steps() {
     }
 }
 
+fn single_accounts(params: &[Params]) -> Vec<Account> {
+    params.iter().map(Account::new).collect()
+}
+
 #[test]
 fn odd_numbers_of_accounts_step_like_single_ones() {
     for n in [1, 2, 7, 8, 9, 17] {
@@ -79,7 +84,9 @@ fn odd_numbers_of_accounts_step_like_single_ones() {
             bars.push(if bar.tradable == 0.0 { Bar::flat(bars.last().unwrap().close) } else { bar });
         }
         let (mut same, mut each) = (Accounts::new(&params), Accounts::new(&params));
-        let mut single: Vec<Account> = params.iter().map(Account::new).collect();
+        let (mut placed, mut shared) = (Accounts::new(&params), Accounts::new(&params));
+        let mut beside = single_accounts(&params);
+        let mut single = single_accounts(&params);
         let mut apart = single.clone();
         for at in 0..200 {
             let actions: Vec<Action> = (0..n).map(|_| some_action(&mut random)).collect();
@@ -88,11 +95,26 @@ fn odd_numbers_of_accounts_step_like_single_ones() {
             same.step(Orders { target: &target, stop: &stop, limit: &limit }, &bars[at], &bars[at + 1]);
             let rows: Vec<u32> = (0..n).map(|i| (at + 7 * i) as u32).collect();
             each.step_each(Orders::targets(&target), &bars, &rows);
+            placed.place(&bars, &rows);
+            let seen: Vec<Seen<'_>> = placed.seen().collect();
+            for i in 0..n {
+                let (seen, lane, bar) = (&seen[i / GROUP], i % GROUP, &bars[rows[i] as usize]);
+                let found = [seen.equity, seen.quantity, seen.close, seen.fx, seen.sigma].map(|of| of[lane]);
+                assert_eq!(found, [apart[i].equity, apart[i].quantity, bar.close, bar.fx_close, bar.sigma]);
+            }
+            placed.step_placed(&target);
+            let common: Vec<u32> = (0..n).map(|i| (at + i % GROUP) as u32).collect();
+            shared.place(&bars, &common);
+            shared.step_placed(&target);
             for i in 0..n {
                 step(&params[i], &mut single[i], actions[i], &bars[at], &bars[at + 1]);
                 let row = rows[i] as usize;
                 step(&params[i], &mut apart[i], Action::target(target[i]), &bars[row], &bars[row + 1]);
                 assert_eq!((bits(&same.account(i)), bits(&each.account(i))), (bits(&single[i]), bits(&apart[i])));
+                assert_eq!(bits(&placed.account(i)), bits(&apart[i]));
+                let row = common[i] as usize;
+                step(&params[i], &mut beside[i], Action::target(target[i]), &bars[row], &bars[row + 1]);
+                assert_eq!(bits(&shared.account(i)), bits(&beside[i]));
             }
         }
         // What is taken out and put back is the same account; a reset one is new.
