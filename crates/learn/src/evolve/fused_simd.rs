@@ -1,4 +1,4 @@
-//! Loops of fused products over parameters. One rounding for each everywhere, so the bits are the same on every
+//! Loops of fused products over parameters, and sums of accounts. One rounding for each everywhere, so the bits are the same on every
 //! processor; where it has such instructions, sixteen or eight at a time.
 
 /// `fn name(args) = kernel`, compiled for AVX-512, for AVX2 with fused products, and for everything else.
@@ -59,5 +59,19 @@ fused! {
     /// `sum += weight · z²`
     fn add_weighted_squares(weight: f32, z: &[f32], sum: &mut [f32]) {
         sum.iter_mut().zip(z).for_each(|(sum, z)| *sum = weight.mul_add(*z * *z, *sum));
+    }
+}
+
+fused! {
+    /// A step of accounts: what each has grown and its square, how far it is below its peak, and was at worst.
+    fn add_growth(growth: &[f64], grown: &mut [f64], squares: &mut [f64], below: &mut [f64], worst: &mut [f64]) {
+        let (sums, falls) = (grown.iter_mut().zip(squares), below.iter_mut().zip(worst));
+        for ((growth, (grown, square)), (below, worst)) in growth.iter().zip(sums).zip(falls) {
+            *grown += growth;
+            *square += growth * growth;
+            let fall = *below - growth;
+            *below = if fall > 0.0 { fall } else { 0.0 };
+            *worst = if *below > *worst { *below } else { *worst };
+        }
     }
 }

@@ -311,12 +311,19 @@ mod tests {
                 search.ask([1.0, -1.0][individual % 2], 0, &z, &mut x);
                 let mut weights = vec![ZEROS; stack.lines];
                 stack.lay(&x, &mut weights);
-                let mut whole = [vec![ZEROS; rows * stack.widest()], vec![ZEROS; rows * stack.widest()]];
-                fill(&mut whole[0]);
-                let at = stack_simd::forward(&stack, &weights, &mut whole, rows);
-                let most = whole[at].iter().flat_map(|line| line.0).fold(1.0f32, |a, b| a.max(b.abs()));
-                for (wanted, found) in whole[at][..rows].iter().zip(&values[last]) {
-                    for (a, b) in wanted.0.iter().zip(found.0).take(stack.outputs()) {
+                let mut whole = [[vec![ZEROS; rows * stack.widest()], vec![ZEROS; rows * stack.widest()]]];
+                let inputs = stack_simd::floats(&mut whole[0][0]);
+                for (row, own) in given.chunks_exact(stack.inputs()).enumerate() {
+                    own.iter().enumerate().for_each(|(k, x)| inputs[k * rows + row] = *x);
+                }
+                let (weights, mut out) = ([weights], vec![0.0f32; stack.outputs() * rows]);
+                let mut pass = stack_simd::Pass { weights: &weights, values: &mut whole, out: &mut out, rows };
+                stack_simd::forward(&stack, &mut pass);
+                let most = out.iter().fold(1.0f32, |a, b| a.max(b.abs()));
+                let lines = stack.layers[stack.layers.len() - 1].lines;
+                for (row, found) in values[last].chunks_exact(lines).take(rows).enumerate() {
+                    for o in 0..stack.outputs() {
+                        let (a, b) = (out[o * rows + row], found[o / LANES].0[o % LANES]);
                         assert!((a - b).abs() < 3e-5 * most, "{text}, rank {rank}: {a} and {b} of {most}");
                     }
                 }

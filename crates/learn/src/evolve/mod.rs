@@ -42,7 +42,10 @@ mod snes;
 mod stack;
 mod stack_simd;
 mod strategy;
+#[cfg(target_arch = "x86_64")]
+mod tanh_simd;
 mod training;
+mod views;
 
 pub use cem::Cem;
 pub use fitness::Fitness;
@@ -67,6 +70,7 @@ use rollout::Worker;
 use stack::Stack;
 use std::sync::Arc;
 use training::EvolveTraining;
+use views::Views;
 
 /// Whether individuals of such a config can trade on the card, in bf16; elsewhere they trade on the processor, in f32.
 pub fn has_kernels(device: &Opened, net: &compute::Net, hypers: &Hypers) -> bool {
@@ -79,6 +83,10 @@ const VALIDATIONS: u64 = 256;
 
 /// Rows of individuals that go through shared weights at once.
 const BATCH: usize = 64;
+
+/// Accounts that a thread steps at once where each individual has weights of its own: two groups of lanes, so that one
+/// does not wait for itself.
+const ABREAST: usize = 16;
 
 /// How a row of a validation costs beside a step of an individual, about: it goes through a net of any shape.
 const ROW_COST: u64 = 3;
@@ -137,14 +145,17 @@ impl Hypers {
         self.population / self.algorithm.sides() as u32
     }
 
-    /// Draws that a thread takes at once: where individuals share their weights, as many as make a batch of the product
-    /// that they have in common, as long as all threads have some.
-    fn draws_of_task(&self, threads: usize) -> usize {
-        if self.rank == 0 {
-            return 1;
+    /// Draws that a thread takes at once: so many individuals as were set; else, as long as all threads have some, as
+    /// many as make a batch of the product that individuals have in common, or as many accounts as a thread steps at
+    /// once where they have none. No bit depends on it.
+    fn draws_of_task(&self, threads: usize, set: Option<u32>) -> usize {
+        let (draws, sides) = (self.draws() as usize, self.algorithm.sides());
+        if let Some(individuals) = set {
+            return (individuals as usize / sides).clamp(1, draws);
         }
-        let (rows, shares) = (self.algorithm.sides() * self.n_envs as usize, 4 * threads.max(1));
-        (BATCH / rows).min(self.draws() as usize / shares).max(1)
+        let (rows, shares) = (sides * self.n_envs as usize, 4 * threads.max(1));
+        let most = if self.rank == 0 { ABREAST } else { BATCH };
+        (most / rows).min(draws / shares).max(1)
     }
 
     /// How draws are factors of what individuals of a net differ by; none where they are all of it.
@@ -185,6 +196,16 @@ pub struct Evolve {
     folds: Arc<Folds>,
     /// `[configs]` their nets as individuals run them.
     stacks: Vec<Arc<Stack>>,
+    speed: Speed,
+}
+
+/// How threads of the processor go through a generation. No bit depends on it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Speed {
+    /// Individuals that a thread takes at once; none goes by a rule.
+    pub at_once: Option<u32>,
+    /// Whether each thread stays on a core of its own.
+    pub pinned: bool,
 }
 
 impl Evolve {
@@ -197,7 +218,12 @@ impl Evolve {
         for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
             stacks.push(Arc::new(fitting(problem, config, hypers)?));
         }
-        Ok(Evolve { spec, folds: Arc::new(Folds::new(problem, data, folds)?), stacks })
+        Ok(Evolve { spec, folds: Arc::new(Folds::new(problem, data, folds)?), stacks, speed: Speed::default() })
+    }
+
+    /// The same at another speed.
+    pub fn at_speed(self, speed: Speed) -> Evolve {
+        Evolve { speed, ..self }
     }
 
     /// The config whose net, recipe and shape the members of a group share.
@@ -336,7 +362,7 @@ impl Learner for Evolve {
         let stack = |config: &Config| Stack::new(&config.net).map_or_else(|_| Arc::clone(&self.stacks[0]), Arc::new);
         let stacks = configs.iter().map(stack).collect();
         let spec = Spec { generations: vec![generations; configs.len()], configs, hypers, ..self.spec.clone() };
-        Box::new(Evolve { spec, folds: Arc::clone(&self.folds), stacks })
+        Box::new(Evolve { spec, folds: Arc::clone(&self.folds), stacks, speed: self.speed })
     }
 
     fn samples(&self, member: MemberKey) -> u64 {
@@ -352,10 +378,13 @@ impl Learner for Evolve {
         }
         let (stack, hypers) = (&self.stacks[kind], &self.spec.hypers[kind]);
         let threads = training::threads(device);
-        let workers = threads as u64 * Worker::bytes(stack, hypers, hypers.draws_of_task(threads));
+        let workers = threads as u64 * Worker::bytes(stack, hypers, hypers.draws_of_task(threads, self.speed.at_once));
         let shared = hypers.factors(stack).map_or(0, |own| 64 * own.base_lines + 256 * hypers.numbers(stack));
+        let (accounts, steps) = (hypers.n_envs as usize, hypers.n_steps as usize);
         // A distribution has at most five arrays, and a few more while it moves.
-        let member = (4 * 8 * stack.parameters + shared) as u64
+        let normals = strategy::Drawn::bytes(hypers.draws() as usize, hypers.numbers(stack));
+        let member = (4 * 8 * stack.parameters + shared + normals) as u64
+            + Views::bytes(stack, accounts, steps, hypers.rank > 0)
             + 16 * u64::from(hypers.population)
             + 8 * u64::from(hypers.n_envs);
         Ok(workers + members.len() as u64 * member)

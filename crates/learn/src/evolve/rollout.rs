@@ -1,34 +1,32 @@
 //! Individuals on accounts: perturb, decide, step.
 //!
-//! A task is one draw, or a few where individuals share their weights: its individuals (two where draws are mirrored)
-//! trade the same spans side by side, `accounts` each, in one worker on one thread. A worker's memory is taken once; a
-//! task allocates nothing. Spans are a function of seed, member, generation and account, so all individuals of a
-//! generation see the same bars: what is left between two of them is the difference of their policies.
+//! A task is a few draws: its individuals (two of each draw where draws are mirrored) trade the same spans side by side,
+//! `accounts` each, in one worker on one thread. A worker's memory is taken once; a task allocates nothing. Spans are a
+//! function of seed, member, generation and account, so all individuals of a generation see the same bars, and what
+//! they see alike is made once ([`Views`]): what is left between two of them is the difference of their policies.
 
-use super::fitness::Tally;
+use super::fitness::Tallies;
 use super::low_rank_simd::{self, Base};
-use super::stack::{LANES, Line, Stack, ZEROS};
-use super::stack_simd::{floats, forward};
+use super::stack::{Line, Stack, ZEROS};
+use super::stack_simd::{Pass, floats, forward};
 use super::strategy::{Normals, Strategy};
+use super::views::{Places, Sources, Views};
 use super::{Fitness, Hypers};
 use crate::ppo::{Actions, continuous_target};
-use account::{Accounts, Orders, Params};
-use compute::population::Scale;
+use account::{Accounts, GROUP, Params};
 use compute::random::{Stream, philox};
-use compute::{Net, Tables};
-use market::{EpisodeData, OBSERVED, count_starts};
+use market::{EpisodeData, OWN, count_starts, observe_lanes};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Where the accounts of a generation trade.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Spans {
     /// `[accounts]` the row at whose close each decides first.
-    first: Vec<u32>,
+    pub(super) first: Vec<u32>,
     /// `[accounts]` its steps: fewer where its stretch is shorter.
-    steps: Vec<u32>,
+    pub(super) steps: Vec<u32>,
     /// `[accounts]` the symbol it trades.
-    symbols: Vec<usize>,
+    pub(super) symbols: Vec<usize>,
 }
 
 impl Spans {
@@ -60,6 +58,11 @@ impl Spans {
         }
     }
 
+    /// Steps of the longest span.
+    pub(super) fn longest(&self) -> u32 {
+        self.steps.iter().copied().max().unwrap_or(0)
+    }
+
     /// Steps of all accounts of an individual.
     pub(super) fn all(&self) -> u64 {
         self.steps.iter().map(|steps| u64::from(*steps)).sum()
@@ -69,14 +72,12 @@ impl Spans {
 /// What the individuals of a member trade on.
 #[derive(Clone, Copy)]
 pub(super) struct Course<'a> {
-    pub(super) data: &'a EpisodeData,
-    pub(super) tables: &'a Tables,
+    pub(super) sources: Sources<'a>,
     pub(super) stack: &'a Stack,
-    pub(super) net: &'a Net,
-    pub(super) scales: &'a [Option<Scale>],
     /// The weights of the middle, where individuals share them.
     pub(super) base: &'a [Line],
     pub(super) spans: &'a Spans,
+    pub(super) views: &'a Views,
     pub(super) actions: Actions,
     pub(super) fitness: Fitness,
 }
@@ -84,45 +85,54 @@ pub(super) struct Course<'a> {
 /// Memory of one thread.
 pub(super) struct Worker {
     accounts: Accounts,
+    /// `[individuals, accounts]` the symbol whose rules each has.
+    symbols: Vec<usize>,
     /// Normals of a draw, and `[parameters]` an individual's parameters.
     z: Vec<f32>,
     x: Vec<f32>,
-    /// `[sides]` weights of its individuals; none where they share them.
+    /// `[individuals]` their weights; none where they share them.
     weights: Vec<Vec<Line>>,
     /// `[draws]` their factors, where there are any.
     factors: Vec<Vec<Line>>,
-    /// `[individuals]` memory of a pass; the first holds `[accounts]` inputs in whole lines.
+    /// `[individuals]` memory of a pass; the first holds inputs.
     values: Vec<[Vec<Line>; 2]>,
-    /// `[accounts]` what is legal now: bits of short, flat and long.
-    legal: Vec<u8>,
+    /// `[individuals, outputs, accounts]`
+    out: Vec<f32>,
+    /// Inputs of a step, where they are not at hand.
+    scratch: Vec<f32>,
+    /// `[OWN, individuals, accounts]` what accounts are shown of themselves, with room for a whole group.
+    observed: Vec<f32>,
     /// `[individuals, accounts]`
     rows: Vec<u32>,
     targets: Vec<f64>,
     rewards: Vec<f64>,
-    tallies: Vec<Tally>,
+    tallies: Tallies,
     /// `[steps]` logarithm of so many bars held.
     log_held: Vec<f32>,
 }
 
 impl Worker {
     /// For tasks of so many draws.
-    pub(super) fn new(data: &Arc<EpisodeData>, stack: &Stack, hypers: &Hypers, draws: usize) -> Worker {
+    pub(super) fn new(data: &EpisodeData, stack: &Stack, hypers: &Hypers, draws: usize) -> Worker {
         let (n, params) = (hypers.n_envs as usize, data.table().params[0]);
         let (sides, factors) = (hypers.algorithm.sides(), hypers.factors(stack));
         let lanes = draws * sides * n;
         let values = || [vec![ZEROS; n * stack.widest()], vec![ZEROS; n * stack.widest()]];
         Worker {
             accounts: Accounts::new(&vec![params; lanes]).with_rewards(),
+            symbols: vec![usize::MAX; lanes],
             z: vec![0.0; hypers.numbers(stack)],
             x: vec![0.0; if factors.is_some() { 0 } else { stack.parameters }],
-            weights: vec![vec![ZEROS; stack.lines]; if factors.is_some() { 0 } else { sides }],
-            factors: factors.map_or_else(Vec::new, |own| vec![vec![ZEROS; own.lines]; draws]),
+            weights: vec![vec![ZEROS; stack.lines]; if factors.is_some() { 0 } else { draws * sides }],
             values: (0..draws * sides).map(|_| values()).collect(),
-            legal: vec![0; n],
+            out: vec![0.0; lanes * stack.outputs()],
+            scratch: vec![0.0; Places::new(stack, n, factors.is_some()).all],
+            factors: factors.map_or_else(Vec::new, |own| vec![vec![ZEROS; own.lines]; draws]),
+            observed: vec![0.0; OWN * lanes.next_multiple_of(GROUP)],
             rows: vec![0; lanes],
             targets: vec![0.0; lanes],
             rewards: vec![0.0; lanes],
-            tallies: vec![Tally::default(); lanes],
+            tallies: Tallies::new(lanes),
             log_held: (0..=hypers.n_steps).map(|bars| account::ln_1p(f64::from(bars)) as f32).collect(),
         }
     }
@@ -130,10 +140,10 @@ impl Worker {
     /// Bytes of a worker, about.
     pub(super) fn bytes(stack: &Stack, hypers: &Hypers, draws: usize) -> u64 {
         let sides = hypers.algorithm.sides();
-        let account = std::mem::size_of::<Params>() + 64 * 8 + 2 * 64 * stack.widest() + 64;
+        let account = std::mem::size_of::<Params>() + 92 * 8 + 2 * 64 * stack.widest() + 4 * stack.inputs() + 128;
         let weights = match hypers.factors(stack) {
             Some(factors) => draws * 64 * factors.lines + 4 * hypers.numbers(stack),
-            None => sides * 64 * stack.lines + 8 * stack.parameters,
+            None => draws * sides * 64 * stack.lines + 8 * stack.parameters,
         };
         (draws * sides * hypers.n_envs as usize * account + weights) as u64 + 4 * u64::from(hypers.n_steps)
     }
@@ -147,37 +157,33 @@ impl Worker {
         draws: Range<u32>,
         mut fitness: impl FnMut(usize, f64),
     ) {
-        let sides = draws.len() * strategy.sides();
+        let individuals = draws.len() * strategy.sides();
         self.make(course, strategy, normals, draws);
         let n = course.spans.first.len();
-        self.begin(course, sides);
-        let longest = course.spans.steps.iter().copied().max().unwrap_or(0);
-        for t in 0..longest {
-            self.look(course, t, sides);
-            let shared = self.pass(course, strategy, sides, n);
-            for (side, values) in self.values[..sides].iter_mut().enumerate() {
-                let last = match self.weights.get(side) {
-                    Some(weights) => forward(course.stack, weights, values, n),
-                    None => shared,
-                };
-                let out = values[last].chunks_exact(course.stack.outputs().div_ceil(LANES));
-                let targets = &mut self.targets[side * n..(side + 1) * n];
-                for ((target, out), legal) in targets.iter_mut().zip(out).zip(&self.legal) {
-                    *target = preferred(course.actions, &out[0].0, *legal);
-                }
+        self.begin(course);
+        let shortest = course.spans.steps.iter().copied().min().unwrap_or(0);
+        for t in 0..course.spans.longest() {
+            self.look(course, t as usize, individuals);
+            self.pass(course, strategy, individuals);
+            let legal = &course.views.legal[t as usize * n..][..n];
+            let out = self.out.chunks_exact(course.stack.outputs() * n);
+            for (targets, out) in self.targets.chunks_exact_mut(n).zip(out).take(individuals) {
+                prefer(course.actions, out, legal, targets);
             }
-            self.accounts.step_each(Orders::targets(&self.targets), &course.data.table().bars, &self.rows);
+            self.accounts.step_placed(&self.targets);
             self.accounts.rewards(&mut self.rewards);
-            for (at, (tally, growth)) in self.tallies.iter_mut().zip(&self.rewards).enumerate() {
+            if t >= shortest {
                 // Whose span is over waits at its last bar, and what happens to it no longer counts.
-                if t < course.spans.steps[at % n] {
-                    tally.add(*growth);
+                for rewards in self.rewards.chunks_exact_mut(n) {
+                    let over = rewards.iter_mut().zip(&course.spans.steps).filter(|(_, steps)| t >= **steps);
+                    over.for_each(|(reward, _)| *reward = 0.0);
                 }
             }
+            self.tallies.add(&self.rewards);
         }
         let steps = course.spans.all();
-        for (side, tallies) in self.tallies.chunks_exact(n).take(sides).enumerate() {
-            fitness(side, course.fitness.of(tallies, steps));
+        for individual in 0..individuals {
+            fitness(individual, course.fitness.of(&self.tallies, individual * n..(individual + 1) * n, steps));
         }
     }
 
@@ -190,101 +196,96 @@ impl Worker {
             }
             return;
         }
-        normals.fill(draws.start, 0, &mut self.z);
-        for (side, weights) in [1.0, -1.0].into_iter().zip(&mut self.weights) {
-            strategy.ask(side, 0, &self.z, &mut self.x);
-            course.stack.lay(&self.x, weights);
+        for (draw, weights) in draws.zip(self.weights.chunks_exact_mut(strategy.sides())) {
+            normals.fill(draw, 0, &mut self.z);
+            for (side, weights) in [1.0, -1.0].into_iter().zip(weights) {
+                strategy.ask(side, 0, &self.z, &mut self.x);
+                course.stack.lay(&self.x, weights);
+            }
         }
     }
 
-    /// The nets of all individuals where they share their weights; which of their values are the outputs.
-    fn pass(&mut self, course: &Course<'_>, strategy: &dyn Strategy, individuals: usize, rows: usize) -> usize {
-        let Some((factors, sigma)) = strategy.factors() else { return 0 };
+    /// The nets of all individuals.
+    fn pass(&mut self, course: &Course<'_>, strategy: &dyn Strategy, individuals: usize) {
+        let (stack, rows) = (course.stack, course.spans.first.len());
+        let values = &mut self.values[..individuals];
+        let Some((factors, sigma)) = strategy.factors() else {
+            return forward(stack, &mut Pass { weights: &self.weights, values, out: &mut self.out, rows });
+        };
         let base = Base { weights: course.base, factors, sigma };
-        low_rank_simd::forward(course.stack, base, &self.factors, &mut self.values[..individuals], rows)
+        let last = low_rank_simd::forward(stack, base, &self.factors, values, rows);
+        let lines = stack.layers[stack.layers.len() - 1].lines;
+        for (values, out) in values.iter().zip(self.out.chunks_exact_mut(stack.outputs() * rows)) {
+            for (row, line) in values[last].chunks_exact(lines).take(rows).enumerate() {
+                (0..stack.outputs()).for_each(|o| out[o * rows + row] = line[0].0[o]);
+            }
+        }
     }
 
     /// New accounts at the beginning of their spans.
-    fn begin(&mut self, course: &Course<'_>, sides: usize) {
+    fn begin(&mut self, course: &Course<'_>) {
         let n = course.spans.first.len();
-        for at in 0..sides * n {
-            self.accounts.replace(at, &course.data.table().params[course.spans.symbols[at % n]]);
+        for (i, own) in self.symbols.iter_mut().enumerate() {
+            let symbol = course.spans.symbols[i % n];
+            if *own == symbol {
+                self.accounts.reset(i);
+            } else {
+                self.accounts.replace(i, &course.sources.data.table().params[symbol]);
+                *own = symbol;
+            }
         }
-        self.tallies.fill(Tally::default());
+        self.tallies.clear();
     }
 
-    /// Puts what is seen at step `t` into the inputs of all individuals: the row of the table is the same for all, the
-    /// account is each one's own.
-    fn look(&mut self, course: &Course<'_>, t: u32, sides: usize) {
-        let Course { data, tables, net, scales, spans, stack, .. } = *course;
-        let (n, params) = (spans.first.len(), &data.table().params);
-        let wide = stack.inputs().div_ceil(LANES) * LANES;
-        for account in 0..n {
-            let row = spans.first[account] + t.min(spans.steps[account] - 1);
-            let legal = data.legal(&params[spans.symbols[account]], row as usize);
-            self.legal[account] = u8::from(legal[0]) | u8::from(legal[1]) << 1 | u8::from(legal[2]) << 2;
-            for side in 0..sides {
-                self.rows[side * n + account] = row;
+    /// Puts what is seen at step `t` into the inputs of all individuals: rows of tables are the same for all, the account
+    /// is each one's own.
+    fn look(&mut self, course: &Course<'_>, t: usize, individuals: usize) {
+        let (n, views) = (course.spans.first.len(), course.views);
+        let rows = &views.rows[t * n..][..n];
+        self.rows.chunks_exact_mut(n).for_each(|own| own.copy_from_slice(rows));
+        self.accounts.place(&course.sources.data.table().bars, &self.rows);
+        let wide = self.observed.len() / OWN;
+        for (group, seen) in self.accounts.seen().enumerate() {
+            for (k, shown) in observe_lanes(&seen, &self.log_held).iter().enumerate() {
+                self.observed[k * wide + group * GROUP..][..GROUP].copy_from_slice(shown);
             }
         }
-        let (first, others) = self.values[..sides].split_at_mut(1);
-        let first = floats(&mut first[0][0]);
-        let mut at = 0;
-        for (i, input) in net.inputs.iter().enumerate() {
-            let table = net.table_of(i).and_then(|own| Some((own, tables.table(own)?)));
-            for account in 0..n {
-                let (row, own) = (self.rows[account], account * wide + at..account * wide + at + input.features);
-                if let Some((table_of, table)) = &table {
-                    let from = tables.row(*table_of, row) as usize * table.stride;
-                    let from = &table.values[from..from + input.features];
-                    gather(from, scales[i].as_ref(), &mut first[own.clone()]);
-                    for other in &mut *others {
-                        floats(&mut other[0])[own.clone()].copy_from_slice(&first[own.clone()]);
-                    }
-                    continue;
-                }
-                for side in 0..sides {
-                    let holding = self.accounts.holding(side * n + account);
-                    let held = self.log_held.get(holding.bars_held as usize).copied().unwrap_or(0.0);
-                    let shown = data.observe_held(&params[spans.symbols[account]], &holding, row as usize, held);
-                    let to = match side {
-                        0 => &mut *first,
-                        side => floats(&mut others[side - 1][0]),
-                    };
-                    to[own.start..own.start + OBSERVED].copy_from_slice(&shown);
+        let inputs = views.inputs(course.sources, t, &mut self.scratch);
+        let Places { apart, row, .. } = views.places;
+        for (individual, values) in self.values[..individuals].iter_mut().enumerate() {
+            let to = floats(&mut values[0]);
+            to[..inputs.len()].copy_from_slice(inputs);
+            for k in 0..OWN {
+                let own = &self.observed[k * wide + individual * n..][..n];
+                if row == 1 {
+                    to[(views.own + k) * apart..][..n].copy_from_slice(own);
+                } else {
+                    own.iter().enumerate().for_each(|(account, x)| to[account * row + views.own + k] = *x);
                 }
             }
-            at += input.features;
         }
     }
 }
 
-/// Columns of a row, scaled.
+/// The targets that the outputs of a net prefer, `[outputs, accounts]`: of short, flat and long the largest that is
+/// legal, flat where it is as large as another; or the middle of a continuous one.
 #[inline]
-fn gather(from: &[f32], scale: Option<&Scale>, to: &mut [f32]) {
-    match scale {
-        Some(Scale { mean, inverse }) => {
-            let scaled = from.iter().zip(mean.iter().zip(inverse)).map(|(x, (mean, inverse))| (x - mean) * inverse);
-            to.iter_mut().zip(scaled).for_each(|(to, x)| *to = x);
-        }
-        None => to.copy_from_slice(from),
-    }
-}
-
-/// The target that the outputs of a net prefer: of short, flat and long the largest that is legal, flat where it is as
-/// large as another; or the middle of a continuous one.
-#[inline]
-fn preferred(actions: Actions, z: &[f32; LANES], legal: u8) -> f64 {
+fn prefer(actions: Actions, out: &[f32], legal: &[u8], targets: &mut [f64]) {
+    let n = targets.len();
     match actions {
         Actions::Discrete => {
-            let mut best = 1;
-            for a in [0, 2] {
-                if legal >> a & 1 == 1 && z[a] > z[best] {
-                    best = a;
-                }
+            let (short, rest) = out.split_at(n);
+            let (flat, long) = rest.split_at(n);
+            for i in 0..n {
+                let down = (legal[i] & 1 == 1) & (short[i] > flat[i]);
+                let best = if down { short[i] } else { flat[i] };
+                let up = (legal[i] & 4 == 4) & (long[i] > best);
+                let other = if down { -1.0 } else { 0.0 };
+                targets[i] = if up { 1.0 } else { other };
             }
-            best as f64 - 1.0
         }
-        Actions::Continuous => continuous_target(z[0], legal),
+        Actions::Continuous => {
+            targets.iter_mut().zip(out).zip(legal).for_each(|((to, u), legal)| *to = continuous_target(*u, *legal));
+        }
     }
 }

@@ -155,7 +155,7 @@ impl Stack {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stack_simd::forward;
+    use super::super::stack_simd::{Pass, floats, forward};
     use super::*;
     use compute::nets::{Forward, Rows};
     use compute::population::Precision;
@@ -183,20 +183,21 @@ mod tests {
             let wide = stack.inputs();
             for rows in [1, 3, 4, 9] {
                 let given: Vec<f32> = (0..rows * wide).map(|_| random.unit() as f32 * 4.0 - 2.0).collect();
-                let lines = wide.div_ceil(LANES);
-                let mut values = [vec![ZEROS; rows * stack.widest()], vec![ZEROS; rows * stack.widest()]];
-                for (own, to) in given.chunks_exact(wide).zip(values[0].chunks_exact_mut(lines)) {
-                    own.chunks(LANES).zip(to).for_each(|(own, line)| line.0[..own.len()].copy_from_slice(own));
+                let mut values = [[vec![ZEROS; rows * stack.widest()], vec![ZEROS; rows * stack.widest()]]];
+                let inputs = floats(&mut values[0][0]);
+                for (row, own) in given.chunks_exact(wide).enumerate() {
+                    own.iter().enumerate().for_each(|(k, x)| inputs[k * rows + row] = *x);
                 }
-                let last = forward(&stack, &weights, &mut values, rows);
+                let (weights, mut found) = ([weights.clone()], vec![0.0; stack.outputs() * rows]);
+                forward(&stack, &mut Pass { weights: &weights, values: &mut values, out: &mut found, rows });
                 let mut pass = Forward::new(&net, Precision::F32, rows).unwrap();
                 let mut out = vec![0.0; rows * stack.outputs()];
                 let input = Rows { tables: &tables, scales: &[], ids: &[], extras: &given };
                 pass.with(&row).unwrap().run(input, &mut out).unwrap();
-                let lines = stack.outputs().div_ceil(LANES);
-                for (wanted, found) in out.chunks_exact(stack.outputs()).zip(values[last].chunks_exact(lines)) {
-                    for (a, b) in wanted.iter().zip(found[0].0) {
-                        assert!((a - b).abs() < 2e-5, "{text}, {rows} rows: {a} and {b}");
+                for (row, wanted) in out.chunks_exact(stack.outputs()).enumerate() {
+                    for (o, wanted) in wanted.iter().enumerate() {
+                        let found = found[o * rows + row];
+                        assert!((wanted - found).abs() < 2e-5, "{text}, {rows} rows: {wanted} and {found}");
                     }
                 }
             }

@@ -1,10 +1,15 @@
-//! The pass of an individual's net: outputs in lanes of sixteen, a few rows at a time in registers.
+//! The pass of the nets of a few individuals: outputs in lanes of sixteen, a few rows at a time in registers.
 //!
 //! A block is some rows and some lines of outputs: its sums stay in registers while it goes once through the weights,
 //! and an input of a row is one number for all lanes. Sums run over the inputs in order from the bias on; of one line
 //! alone there are four such sums (inputs 0, 4, 8, … and so on), added at the end, so that they do not wait for each
-//! other. A head of few outputs has its inputs in lanes: sixteen sums of each output, added in halves, and then the
-//! bias. Compiled for AVX-512, for AVX2 and for everything else; which one runs is decided when it is called.
+//! other. A head of few outputs has its inputs in lanes: sixteen sums of each output, added up at the end, and then the
+//! bias.
+//!
+//! Layers run one behind the other for all individuals, so that the tangents of a block ([`Pending`]) are computed
+//! while the products of the next block, of another individual, keep the multipliers busy.
+//!
+//! Compiled for AVX-512, for AVX2 and for everything else; which one runs is decided when it is called.
 
 #![expect(unsafe_code, reason = "intrinsics, called only behind the detection of their features")]
 #![expect(clippy::needless_range_loop, reason = "several arrays at once, without closures")]
@@ -27,27 +32,64 @@ pub(super) trait Lanes: Copy {
     fn mul_add(self, by: Self, plus: Self) -> Self;
     fn at_least(self, low: f32) -> Self;
     fn at_most(self, high: f32) -> Self;
-    /// `[4]` the sum of the lanes of each, in halves: lane i and i + 8, then i and i + 4, i and i + 2, the last two.
+    /// `[4]` the sum of the lanes of each: within quarters lane i and i + 2, then both; then quarters i and i + 2, then
+    /// both.
     fn sums(four: [Self; FEW]) -> [f32; FEW];
     /// `2ⁿ`, where n is in the lowest bits, as adding 1.5 × 2²³ leaves it.
     fn power(self) -> Self;
+    /// [`square`], apart from what is around it: all registers are its own.
+    #[inline(always)]
+    fn square(block: &Square<'_>, values: &mut [[Vec<Line>; 2]]) {
+        square::<Self>(block, values);
+    }
+    /// [`heads`], the same way.
+    #[inline(always)]
+    fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
+        heads::<Self>(layer, weights, x, out, rows);
+    }
+    /// The tangents of lines; within 4 units in the last place.
+    #[inline(always)]
+    fn tanh<const V: usize>(mut x: [Self; V]) -> [Self; V] {
+        // All that is divided by comes first, then all divisions: they wait less for each other.
+        for v in 0..V {
+            x[v] = above(x[v]);
+        }
+        for v in 0..V {
+            x[v] = x[v].div(x[v].add(Self::splat(2.0)));
+        }
+        x
+    }
 }
 
-/// Runs a net: `values[0]` are `[rows]` inputs in whole lines. Which of both holds the outputs, `[rows]` in whole
-/// lines.
-pub(super) fn forward(stack: &Stack, weights: &[Line], values: &mut [Vec<Line>; 2], rows: usize) -> usize {
+/// What a pass reads and writes, of each individual.
+pub(super) struct Pass<'a> {
+    /// `[individuals]` weights, as [`Stack::lay`] lays them.
+    pub(super) weights: &'a [Vec<Line>],
+    /// `[individuals]` memory; `[0]` are inputs, `[inputs, rows]` without padding.
+    pub(super) values: &'a mut [[Vec<Line>; 2]],
+    /// `[individuals, outputs, rows]`
+    pub(super) out: &'a mut [f32],
+    pub(super) rows: usize,
+}
+
+/// Runs the nets of individuals.
+pub(super) fn forward(stack: &Stack, pass: &mut Pass<'_>) {
+    let (rows, lines) = (pass.rows, pass.rows * stack.widest());
     assert!(
-        weights.len() >= stack.lines && values.iter().all(|v| v.len() >= rows * stack.widest()),
+        pass.weights.len() >= pass.values.len()
+            && pass.weights.iter().all(|own| own.len() >= stack.lines)
+            && pass.values.iter().flatten().all(|own| own.len() >= lines)
+            && pass.out.len() >= pass.values.len() * stack.outputs() * rows,
         "memory for a pass"
     );
     #[cfg(target_arch = "x86_64")]
     match wide::level() {
         // SAFETY: the features were detected.
-        2 => return unsafe { wide::forward_avx512(stack, weights, values, rows) },
-        1 => return unsafe { wide::forward_avx2(stack, weights, values, rows) },
+        2 => return unsafe { wide::forward_avx512(stack, pass) },
+        1 => return unsafe { wide::forward_avx2(stack, pass) },
         _ => {}
     }
-    layers::<Plain>(stack, weights, values, rows)
+    layers::<Plain>(stack, pass);
 }
 
 /// Lines as the floats that they are.
@@ -56,42 +98,132 @@ pub(super) fn floats(lines: &mut [Line]) -> &mut [f32] {
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<f32>(), lines.len() * LANES) }
 }
 
-#[inline(always)]
-fn layers<L: Lanes>(stack: &Stack, weights: &[Line], values: &mut [Vec<Line>; 2], rows: usize) -> usize {
-    let [a, b] = values;
-    let (mut from, mut to, mut last) = (a, b, 0);
-    for layer in &stack.layers {
-        let weights = &weights[layer.at..][..layer.weights()];
-        run::<L>(layer, weights, from, to, rows);
-        (from, to, last) = (to, from, 1 - last);
-    }
-    last
+/// Sums of four rows and four lines that are not activated yet.
+#[derive(Clone, Copy)]
+struct Pending {
+    individual: usize,
+    /// Which of its values, and the first line of each row.
+    values: usize,
+    first: usize,
+    /// Lines of a row.
+    lines: usize,
 }
 
-/// One layer of all rows.
+/// Rows and lines of a block whose activation is left for later.
+const SQUARE: usize = 4;
+
+impl Pending {
+    /// Line `i` of all of them.
+    fn at(self, i: usize) -> usize {
+        self.first + i / SQUARE * self.lines + i % SQUARE
+    }
+
+    /// Activates one of them.
+    #[inline(always)]
+    fn activate<L: Lanes>(self, y: &mut [Line], i: usize) {
+        let line = &mut y[self.at(i)];
+        let [x] = L::tanh([L::load(line)]);
+        x.store(line);
+    }
+}
+
 #[inline(always)]
-fn run<L: Lanes>(layer: &Dense, weights: &[Line], x: &[Line], y: &mut [Line], rows: usize) {
-    let x_lines = layer.inputs.div_ceil(LANES);
-    let (x, y) = (&x[..rows * x_lines], &mut y[..rows * layer.lines]);
-    let mut row = 0;
+fn layers<L: Lanes>(stack: &Stack, pass: &mut Pass<'_>) {
+    let (rows, mut pending) = (pass.rows, None::<Pending>);
+    let each = stack.outputs() * rows;
+    for (number, layer) in stack.layers.iter().enumerate() {
+        let from = number % 2;
+        for individual in 0..pass.values.len() {
+            // What it is about to read.
+            if let Some(left) = pending.take_if(|left| left.individual == individual) {
+                for i in 0..SQUARE * SQUARE {
+                    left.activate::<L>(&mut pass.values[individual][left.values], i);
+                }
+            }
+            let weights = &pass.weights[individual][layer.at..][..layer.weights()];
+            if layer.turned {
+                let x = inputs_of(layer, number, &pass.values[individual][from], rows);
+                let out = &mut pass.out[individual * each..][..each];
+                L::heads(layer, weights, x, out, rows);
+                continue;
+            }
+            run::<L>(layer, number, weights, pass.values, individual, rows, &mut pending);
+        }
+    }
+    let last = stack.layers[stack.layers.len() - 1];
+    if !last.turned {
+        for (individual, values) in pass.values.iter().enumerate() {
+            let (y, out) = (&values[stack.layers.len() % 2], &mut pass.out[individual * each..][..each]);
+            for (o, out) in out.chunks_exact_mut(rows).enumerate() {
+                for (row, out) in out.iter_mut().enumerate() {
+                    *out = y[row * last.lines + o / LANES].0[o % LANES];
+                }
+            }
+        }
+    }
+}
+
+/// Where inputs lie: number k of row r at `k × apart + r × row`.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
+    x: &'a [f32],
+    apart: usize,
+    row: usize,
+}
+
+/// The inputs of a layer: those of the first have rows side by side, those of others are rows in whole lines.
+#[inline(always)]
+fn inputs_of<'a>(layer: &Dense, number: usize, x: &'a [Line], rows: usize) -> Inputs<'a> {
+    let wide = layer.inputs.div_ceil(LANES) * LANES;
+    // SAFETY: a line is sixteen floats without padding.
+    let x = unsafe { std::slice::from_raw_parts(x.as_ptr().cast::<f32>(), x.len() * LANES) };
+    let (apart, row) = if number == 0 { (rows, 1) } else { (1, wide) };
+    assert!(x.len() > (layer.inputs - 1) * apart + (rows - 1) * row, "inputs of all rows");
+    Inputs { x, apart, row }
+}
+
+/// One layer of all rows of an individual.
+#[inline(always)]
+fn run<L: Lanes>(
+    layer: &Dense,
+    number: usize,
+    weights: &[Line],
+    values: &mut [[Vec<Line>; 2]],
+    individual: usize,
+    rows: usize,
+    pending: &mut Option<Pending>,
+) {
+    let (mut row, to) = (0, 1 - number % 2);
     while row < rows {
         let four = rows - row >= 4;
-        if layer.turned {
-            row += if four {
-                turned::<L, 4>(layer, weights, x, y, row)
-            } else {
-                turned::<L, 1>(layer, weights, x, y, row)
-            };
-            continue;
-        }
         let mut line = 0;
         while line < layer.lines {
             let left = layer.lines - line;
             let at = Place { row, line };
+            if four && left >= 4 && L::WIDE >= 4 {
+                let before = pending.take();
+                L::square(&Square { layer, number, weights, individual, rows, at, before }, values);
+                let first = row * layer.lines + line;
+                match layer.activation {
+                    Activation::Tanh => *pending = Some(Pending { individual, values: to, first, lines: layer.lines }),
+                    activation => {
+                        let own = Pending { individual, values: to, first, lines: layer.lines };
+                        for i in 0..SQUARE * SQUARE {
+                            let line = &mut values[individual][to][own.at(i)];
+                            let [x] = activate(activation, [L::load(line)]);
+                            x.store(line);
+                        }
+                    }
+                }
+                line += 4;
+                continue;
+            }
+            let [a, b] = &mut values[individual];
+            let (x, y) = if to == 1 { (&*a, b) } else { (&*b, a) };
+            let x = inputs_of(layer, number, x, rows);
             line += match (four, left) {
                 (true, 1) => one_line::<L, 4>(layer, weights, x, y, at),
                 (false, 1) => one_line::<L, 1>(layer, weights, x, y, at),
-                (true, 4..) if L::WIDE >= 4 => block::<L, 4, 4>(layer, weights, x, y, at),
                 (false, 4..) if L::WIDE >= 4 => block::<L, 1, 4>(layer, weights, x, y, at),
                 (true, 2..) if L::WIDE >= 2 => block::<L, 4, 2>(layer, weights, x, y, at),
                 (false, 2..) if L::WIDE >= 2 => block::<L, 1, 2>(layer, weights, x, y, at),
@@ -110,31 +242,111 @@ struct Place {
     line: usize,
 }
 
-/// The inputs of a row as so many floats.
-#[inline(always)]
-fn inputs<'a>(layer: &Dense, x: &'a [Line], row: usize) -> &'a [f32] {
-    let lines = layer.inputs.div_ceil(LANES);
-    let own = &x[row * lines..][..lines];
-    // SAFETY: a line is sixteen floats without padding, and `lines` of them hold the inputs.
-    unsafe { std::slice::from_raw_parts(own.as_ptr().cast::<f32>(), layer.inputs) }
+// Loops below have no closures: one would be compiled without the instructions of its caller, and not be inlined.
+
+/// A block of four rows and four lines.
+pub(super) struct Square<'a> {
+    layer: &'a Dense,
+    /// The layer's number, and its weights.
+    number: usize,
+    weights: &'a [Line],
+    individual: usize,
+    rows: usize,
+    at: Place,
+    /// The block whose activation is due.
+    before: Option<Pending>,
 }
 
-// Loops below have no closures: one would be compiled without the instructions of its caller, and not be inlined.
+/// Computes a block without its activation, and meanwhile that of the block before.
+#[inline(always)]
+fn square<L: Lanes>(block: &Square<'_>, values: &mut [[Vec<Line>; 2]]) {
+    let Square { layer, number, weights, individual, rows, at, before } = *block;
+    let (from, lines) = (number % 2, layer.lines);
+    let bias = &weights[layer.inputs * lines + at.line..][..SQUARE];
+    let mut sums = [[L::splat(0.0); SQUARE]; SQUARE];
+    for v in 0..SQUARE {
+        let bias = L::load(&bias[v]);
+        for r in 0..SQUARE {
+            sums[r][v] = bias;
+        }
+    }
+    // The lines that are activated meanwhile.
+    let (count, target) = match before {
+        Some(before) => {
+            let target = &mut values[before.individual][before.values];
+            assert!(before.at(SQUARE * SQUARE - 1) < target.len(), "memory of the block before");
+            (SQUARE * SQUARE, target.as_mut_ptr())
+        }
+        None => (0, std::ptr::null_mut()),
+    };
+    let x = inputs_of(layer, number, &values[individual][from], rows);
+    let (apart, row) = (x.apart, x.row);
+    assert!(at.row + SQUARE <= rows && at.line + SQUARE <= lines, "a block of the layer");
+    let mut x = values[individual][from].as_ptr().cast::<f32>();
+    assert!(weights.len() >= (layer.inputs + 1) * lines, "weights of the layer");
+    // SAFETY: weights and inputs of all rows are there, and so are the lines of the block before. Those are not read
+    // here: they are outputs of the same layer, or another individual's.
+    unsafe {
+        let mut w = weights.as_ptr().add(at.line);
+        x = x.add(at.row * row);
+        let mut k = 0;
+        if let Some(before) = before {
+            for i in 0..count {
+                let upto = layer.inputs * (i + 1) / (SQUARE * SQUARE);
+                while k < upto {
+                    multiply::<L>(w, x, row, &mut sums);
+                    (w, x, k) = (w.add(lines), x.add(apart), k + 1);
+                }
+                let line = target.add(before.at(i));
+                let [activated] = L::tanh([L::load(&*line)]);
+                activated.store(&mut *line);
+            }
+        }
+        while k < layer.inputs {
+            multiply::<L>(w, x, row, &mut sums);
+            (w, x, k) = (w.add(lines), x.add(apart), k + 1);
+        }
+    }
+    let y = &mut values[individual][1 - from];
+    for r in 0..SQUARE {
+        let to = &mut y[(at.row + r) * lines + at.line..][..SQUARE];
+        for v in 0..SQUARE {
+            sums[r][v].store(&mut to[v]);
+        }
+    }
+}
+
+/// One input of four rows, `row` numbers apart, times its four lines of weights.
+///
+/// # Safety
+///
+/// All of them are there.
+#[inline(always)]
+unsafe fn multiply<L: Lanes>(w: *const Line, x: *const f32, row: usize, sums: &mut [[L; SQUARE]; SQUARE]) {
+    let mut lines = [L::splat(0.0); SQUARE];
+    for v in 0..SQUARE {
+        // SAFETY: as above.
+        lines[v] = L::load(unsafe { &*w.add(v) });
+    }
+    for r in 0..SQUARE {
+        // SAFETY: as above.
+        let input = L::splat(unsafe { *x.add(r * row) });
+        for v in 0..SQUARE {
+            sums[r][v] = lines[v].mul_add(input, sums[r][v]);
+        }
+    }
+}
 
 /// `R` rows of `V` lines; how many lines.
 #[inline(always)]
 fn block<L: Lanes, const R: usize, const V: usize>(
     layer: &Dense,
     weights: &[Line],
-    x: &[Line],
+    x: Inputs<'_>,
     y: &mut [Line],
     at: Place,
 ) -> usize {
     let lines = layer.lines;
-    let mut rows: [&[f32]; R] = [&[]; R];
-    for r in 0..R {
-        rows[r] = inputs(layer, x, at.row + r);
-    }
     let (own, bias) = weights.split_at(layer.inputs * lines);
     let mut sums = [[L::splat(0.0); V]; R];
     for v in 0..V {
@@ -150,7 +362,7 @@ fn block<L: Lanes, const R: usize, const V: usize>(
             w[v] = L::load(&row[v]);
         }
         for r in 0..R {
-            let input = L::splat(rows[r][k]);
+            let input = L::splat(x.x[k * x.apart + (at.row + r) * x.row]);
             for v in 0..V {
                 sums[r][v] = w[v].mul_add(input, sums[r][v]);
             }
@@ -168,11 +380,17 @@ fn block<L: Lanes, const R: usize, const V: usize>(
 
 /// `R` rows of one line, in four sums each; one line.
 #[inline(always)]
-fn one_line<L: Lanes, const R: usize>(layer: &Dense, weights: &[Line], x: &[Line], y: &mut [Line], at: Place) -> usize {
+fn one_line<L: Lanes, const R: usize>(
+    layer: &Dense,
+    weights: &[Line],
+    x: Inputs<'_>,
+    y: &mut [Line],
+    at: Place,
+) -> usize {
     let lines = layer.lines;
-    let mut rows: [&[f32]; R] = [&[]; R];
+    let mut first = [0; R];
     for r in 0..R {
-        rows[r] = inputs(layer, x, at.row + r);
+        first[r] = (at.row + r) * x.row;
     }
     let (own, bias) = weights.split_at(layer.inputs * lines);
     let mut sums = [[L::splat(0.0); 4]; R];
@@ -185,14 +403,14 @@ fn one_line<L: Lanes, const R: usize>(layer: &Dense, weights: &[Line], x: &[Line
         for part in 0..4 {
             let w = L::load(&w[part * lines + at.line]);
             for r in 0..R {
-                sums[r][part] = w.mul_add(L::splat(rows[r][4 * four + part]), sums[r][part]);
+                sums[r][part] = w.mul_add(L::splat(x.x[first[r] + (4 * four + part) * x.apart]), sums[r][part]);
             }
         }
     }
     for k in 4 * whole..layer.inputs {
         let w = L::load(&own[k * lines + at.line]);
         for r in 0..R {
-            sums[r][k % 4] = w.mul_add(L::splat(rows[r][k]), sums[r][k % 4]);
+            sums[r][k % 4] = w.mul_add(L::splat(x.x[first[r] + k * x.apart]), sums[r][k % 4]);
         }
     }
     let mut all = [[L::splat(0.0); 1]; R];
@@ -207,41 +425,71 @@ fn one_line<L: Lanes, const R: usize>(layer: &Dense, weights: &[Line], x: &[Line
     1
 }
 
-/// `R` rows of a head whose inputs are lanes; how many rows.
+/// A head whose inputs are lanes, of all rows: `[outputs, rows]`.
 #[inline(always)]
-fn turned<L: Lanes, const R: usize>(layer: &Dense, weights: &[Line], x: &[Line], y: &mut [Line], row: usize) -> usize {
+fn heads<L: Lanes>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
+    match layer.outputs {
+        1 => heads_of::<L, 1>(layer, weights, x, out, rows),
+        2 => heads_of::<L, 2>(layer, weights, x, out, rows),
+        3 => heads_of::<L, 3>(layer, weights, x, out, rows),
+        _ => heads_of::<L, FEW>(layer, weights, x, out, rows),
+    }
+}
+
+/// The same for `O` outputs.
+#[inline(always)]
+fn heads_of<L: Lanes, const O: usize>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
     let each = layer.inputs.div_ceil(LANES);
-    let (own, bias) = weights.split_at(layer.outputs * each);
-    let x = &x[row * each..][..R * each];
-    let mut sums = [[L::splat(0.0); FEW]; R];
-    for (v, line) in (0..each).zip(x) {
-        let mut inputs = [L::load(line); R];
-        for r in 1..R {
-            inputs[r] = L::load(&x[r * each + v]);
-        }
-        for o in 0..FEW {
-            if o < layer.outputs {
+    let (own, bias) = weights.split_at(O * each);
+    let mut row = 0;
+    while row < rows {
+        let (count, mut sums) = ((rows - row).min(FEW), [[L::splat(0.0); FEW]; O]);
+        for v in 0..each {
+            let mut inputs = [L::splat(0.0); FEW];
+            for r in 0..FEW {
+                inputs[r] = head_inputs::<L>(layer, x, row + r.min(count - 1), v);
+            }
+            for o in 0..O {
                 let w = L::load(&own[o * each + v]);
-                for r in 0..R {
-                    sums[r][o] = w.mul_add(inputs[r], sums[r][o]);
+                for r in 0..FEW {
+                    sums[o][r] = w.mul_add(inputs[r], sums[o][r]);
                 }
             }
         }
-    }
-    for r in 0..R {
-        let sums = L::sums(sums[r]);
-        let to = &mut y[row + r];
-        *to = ZEROS;
-        for o in 0..FEW {
-            to.0[o] = sums[o] + bias[0].0[o];
+        for o in 0..O {
+            let (mut sums, bias) = (L::sums(sums[o]), bias[0].0[o]);
+            for r in 0..FEW {
+                sums[r] += bias;
+            }
+            if layer.activation != Activation::Identity {
+                let mut line = ZEROS;
+                line.0[..FEW].copy_from_slice(&sums);
+                let [x] = activate(layer.activation, [L::load(&line)]);
+                x.store(&mut line);
+                sums.copy_from_slice(&line.0[..FEW]);
+            }
+            let to = &mut out[o * rows + row..][..count];
+            for r in 0..count {
+                to[r] = sums[r];
+            }
         }
-        if layer.activation != Activation::Identity {
-            let mut line = [[L::load(to)]];
-            activate_rows(layer.activation, &mut line);
-            line[0][0].store(to);
-        }
+        row += count;
     }
-    R
+}
+
+/// Line `v` of the inputs of a row; behind the last of them are zeros.
+#[inline(always)]
+fn head_inputs<L: Lanes>(layer: &Dense, x: Inputs<'_>, row: usize, v: usize) -> L {
+    if x.apart == 1 && x.row >= LANES {
+        let lines = &x.x[row * x.row + v * LANES..][..LANES];
+        // SAFETY: sixteen floats, which a row of whole lines has on a border of their own.
+        return L::load(unsafe { &*lines.as_ptr().cast::<Line>() });
+    }
+    let mut line = ZEROS;
+    for i in 0..LANES.min(layer.inputs - v * LANES) {
+        line.0[i] = x.x[(v * LANES + i) * x.apart + row * x.row];
+    }
+    L::load(&line)
 }
 
 /// The choice is made once for all sums of a block: inside of the rows it cost a tenth of a pass.
@@ -256,17 +504,9 @@ fn activate_rows<L: Lanes, const R: usize, const V: usize>(activation: Activatio
                 }
             }
         }
-        // All that is divided by comes first, then all divisions: they wait less for each other.
         Activation::Tanh => {
             for r in 0..R {
-                for v in 0..V {
-                    x[r][v] = above(x[r][v]);
-                }
-            }
-            for r in 0..R {
-                for v in 0..V {
-                    x[r][v] = x[r][v].div(x[r][v].add(L::splat(2.0)));
-                }
+                x[r] = L::tanh(x[r]);
             }
         }
     }
@@ -354,13 +594,12 @@ impl Lanes for Plain {
     }
     #[inline(always)]
     fn sums(four: [Plain; FEW]) -> [f32; FEW] {
-        four.map(|Plain(mut x)| {
-            for half in [8, 4, 2, 1] {
-                for i in 0..half {
-                    x[i] += x[i + half];
-                }
+        four.map(|Plain(x)| {
+            let mut quarters = [0.0; 4];
+            for (quarter, x) in quarters.iter_mut().zip(x.chunks_exact(4)) {
+                *quarter = (x[0] + x[2]) + (x[1] + x[3]);
             }
-            x[0]
+            (quarters[0] + quarters[2]) + (quarters[1] + quarters[3])
         })
     }
     #[inline(always)]
@@ -371,7 +610,8 @@ impl Lanes for Plain {
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod wide {
-    use super::{FEW, LANES, Lanes, Line, Stack, layers};
+    use super::super::tanh_simd::tanh_of;
+    use super::{Dense, FEW, Inputs, LANES, Lanes, Line, Pass, Square, Stack, heads, layers, square};
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
@@ -385,26 +625,45 @@ pub(super) mod wide {
     }
 
     #[target_feature(enable = "avx512f,avx2,fma")]
-    pub(super) fn forward_avx512(stack: &Stack, weights: &[Line], values: &mut [Vec<Line>; 2], rows: usize) -> usize {
-        layers::<Sixteen>(stack, weights, values, rows)
+    pub(super) fn forward_avx512(stack: &Stack, pass: &mut Pass<'_>) {
+        layers::<Sixteen>(stack, pass);
     }
 
     #[target_feature(enable = "avx2,fma")]
-    pub(super) fn forward_avx2(stack: &Stack, weights: &[Line], values: &mut [Vec<Line>; 2], rows: usize) -> usize {
-        layers::<Eights>(stack, weights, values, rows)
+    pub(super) fn forward_avx2(stack: &Stack, pass: &mut Pass<'_>) {
+        layers::<Eights>(stack, pass);
     }
 
-    /// The sums of the lanes of four, in halves.
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx2,fma")]
+    fn square_avx512(block: &Square<'_>, values: &mut [[Vec<Line>; 2]]) {
+        square::<Sixteen>(block, values);
+    }
+
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx2,fma")]
+    fn heads_avx512(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
+        heads::<Sixteen>(layer, weights, x, out, rows);
+    }
+
+    /// The sums of the lanes of four: of the first quarters of all four, of the second and so on.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn sums_of([a, b, c, d]: [__m256; FEW]) -> [f32; FEW] {
-        let quarter = |x: __m256| _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
-        let [a, b, c, d] = [quarter(a), quarter(b), quarter(c), quarter(d)];
+    fn quarters([a, b, c, d]: [__m256; FEW]) -> __m256 {
         // Lanes of both, one by one: a0 b0 a1 b1 and a2 b2 a3 b3.
-        let ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
-        let cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
-        let sums = _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+        let ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+        let cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+        let (ab, cd) = (_mm256_castps_pd(ab), _mm256_castps_pd(cd));
+        let even = _mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd));
+        _mm256_add_ps(even, _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)))
+    }
+
+    /// The sum of both halves.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn sum_halves(x: __m256) -> [f32; FEW] {
         let mut to = [0.0; FEW];
+        let sums = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
         // SAFETY: there is room for four.
         unsafe { _mm_storeu_ps(to.as_mut_ptr(), sums) };
         to
@@ -458,13 +717,31 @@ pub(super) mod wide {
         }
         #[inline(always)]
         fn sums([a, b, c, d]: [Sixteen; FEW]) -> [f32; FEW] {
-            macro_rules! half {
-                ($x:expr) => {{
-                    let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd($x.0));
-                    _mm256_add_ps(_mm512_castps512_ps256($x.0), _mm256_castpd_ps(high))
-                }};
+            // As in `quarters`, over all four of them.
+            unsafe {
+                let ab = _mm512_add_ps(_mm512_unpacklo_ps(a.0, b.0), _mm512_unpackhi_ps(a.0, b.0));
+                let cd = _mm512_add_ps(_mm512_unpacklo_ps(c.0, d.0), _mm512_unpackhi_ps(c.0, d.0));
+                let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+                let even = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+                let sums = _mm512_add_ps(even, _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+                let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(sums)));
+                sum_halves(_mm256_add_ps(_mm512_castps512_ps256(sums), high))
             }
-            unsafe { sums_of([half!(a), half!(b), half!(c), half!(d)]) }
+        }
+        #[inline(always)]
+        fn square(block: &Square<'_>, values: &mut [[Vec<Line>; 2]]) {
+            unsafe { square_avx512(block, values) }
+        }
+        #[inline(always)]
+        fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
+            unsafe { heads_avx512(layer, weights, x, out, rows) }
+        }
+        #[inline(always)]
+        fn tanh<const V: usize>(mut x: [Sixteen; V]) -> [Sixteen; V] {
+            for v in 0..V {
+                x[v] = Sixteen(tanh_of(x[v].0));
+            }
+            x
         }
         #[inline(always)]
         fn power(self) -> Sixteen {
@@ -535,12 +812,12 @@ pub(super) mod wide {
         }
         #[inline(always)]
         fn sums([a, b, c, d]: [Eights; FEW]) -> [f32; FEW] {
-            macro_rules! half {
-                ($x:expr) => {
-                    _mm256_add_ps($x.0[0], $x.0[1])
-                };
+            // Quarters 0 and 1 are in the first half, 2 and 3 in the second.
+            unsafe {
+                let low = quarters([a.0[0], b.0[0], c.0[0], d.0[0]]);
+                let high = quarters([a.0[1], b.0[1], c.0[1], d.0[1]]);
+                sum_halves(_mm256_add_ps(low, high))
             }
-            unsafe { sums_of([half!(a), half!(b), half!(c), half!(d)]) }
         }
         #[inline(always)]
         fn power(self) -> Eights {
@@ -559,37 +836,78 @@ mod tests {
     use super::*;
 
     /// What a processor with wider instructions would not run gives the same within rounding: layers of one and several
-    /// lines, heads of few and many outputs.
+    /// lines, heads of few and many outputs, one individual and several.
     #[test]
     fn narrower_instructions_compute_the_same() {
         let level = wide::level();
         let mut random = random::SplitMix::new(4);
-        for text in ["a:dense18 / 64t-64t / policy:3", "a:dense9 / 20-33t / policy:2", "a:dense40 / 100t / policy:5"] {
+        for text in [
+            "a:dense18 / 64t-64t / policy:3",
+            "a:dense9 / 20-33t / policy:2",
+            "a:dense40 / 100t / policy:5",
+            "a:dense7 / 130t-64 / policy:3",
+            "a:dense5 / policy:3",
+        ] {
             let stack = Stack::new(&text.parse().unwrap()).unwrap();
-            let x: Vec<f32> = (0..stack.parameters).map(|_| random.unit() as f32 - 0.5).collect();
-            let mut weights = vec![ZEROS; stack.lines];
-            stack.lay(&x, &mut weights);
-            for rows in [1, 4, 7] {
-                let mut values = [vec![ZEROS; rows * stack.widest()], vec![ZEROS; rows * stack.widest()]];
-                floats(&mut values[0]).fill_with(|| random.unit() as f32 * 4.0 - 2.0);
-                let mut found: Vec<(usize, Vec<f32>)> = Vec::new();
-                for width in 0..=level {
-                    let mut values = values.clone();
-                    // SAFETY: the features were detected.
-                    let last = match width {
-                        0 => layers::<Plain>(&stack, &weights, &mut values, rows),
-                        1 => unsafe { wide::forward_avx2(&stack, &weights, &mut values, rows) },
-                        _ => unsafe { wide::forward_avx512(&stack, &weights, &mut values, rows) },
-                    };
-                    let lines = rows * stack.outputs().div_ceil(LANES);
-                    found.push((last, floats(&mut values[last][..lines]).to_vec()));
+            for (individuals, rows) in [(1, 1), (2, 4), (1, 7), (3, 4), (4, 9)] {
+                let mut weights = vec![vec![ZEROS; stack.lines]; individuals];
+                for own in &mut weights {
+                    let x: Vec<f32> = (0..stack.parameters).map(|_| random.unit() as f32 - 0.5).collect();
+                    stack.lay(&x, own);
                 }
-                for (last, out) in &found[1..] {
-                    assert_eq!((*last, out.len()), (found[0].0, found[0].1.len()), "{text}, {rows} rows");
-                    let close = out.iter().zip(&found[0].1).all(|(a, b)| (a - b).abs() < 2e-5);
-                    assert!(close, "{text}, {rows} rows: {out:?} and {:?}", found[0].1);
+                let memory = || vec![ZEROS; rows * stack.widest()];
+                let mut values: Vec<[Vec<Line>; 2]> = (0..individuals).map(|_| [memory(), memory()]).collect();
+                for own in &mut values {
+                    floats(&mut own[0]).fill_with(|| random.unit() as f32 * 4.0 - 2.0);
+                }
+                let mut found: Vec<Vec<f32>> = Vec::new();
+                for width in 0..=level {
+                    let (mut values, mut out) = (values.clone(), vec![0.0; individuals * stack.outputs() * rows]);
+                    let mut pass = Pass { weights: &weights, values: &mut values, out: &mut out, rows };
+                    // SAFETY: the features were detected.
+                    match width {
+                        0 => layers::<Plain>(&stack, &mut pass),
+                        1 => unsafe { wide::forward_avx2(&stack, &mut pass) },
+                        _ => unsafe { wide::forward_avx512(&stack, &mut pass) },
+                    }
+                    found.push(out);
+                }
+                for out in &found[1..] {
+                    let close = out.iter().zip(&found[0]).all(|(a, b)| (a - b).abs() < 2e-5);
+                    assert!(close, "{text}, {individuals} × {rows} rows: {out:?} and {:?}", found[0]);
                 }
             }
         }
+    }
+
+    /// An individual's outputs are the same whoever else is in the pass.
+    #[test]
+    fn neighbours_change_no_bit() {
+        let mut random = random::SplitMix::new(5);
+        let stack = Stack::new(&"a:dense18 / 64t-64t / policy:3".parse().unwrap()).unwrap();
+        let rows = 4;
+        let mut weights = vec![vec![ZEROS; stack.lines]; 4];
+        for own in &mut weights {
+            let x: Vec<f32> = (0..stack.parameters).map(|_| random.unit() as f32 - 0.5).collect();
+            stack.lay(&x, own);
+        }
+        let memory = || vec![ZEROS; rows * stack.widest()];
+        let mut values: Vec<[Vec<Line>; 2]> = (0..4).map(|_| [memory(), memory()]).collect();
+        for own in &mut values {
+            floats(&mut own[0]).fill_with(|| random.unit() as f32 * 4.0 - 2.0);
+        }
+        let each = stack.outputs() * rows;
+        let run = |individuals: std::ops::Range<usize>| {
+            let (mut values, mut out) = (values[individuals.clone()].to_vec(), vec![0.0; 4 * each]);
+            let pass = &mut Pass { weights: &weights[individuals.clone()], values: &mut values, out: &mut out, rows };
+            forward(&stack, pass);
+            out[..individuals.len() * each].to_vec()
+        };
+        let all = run(0..4);
+        assert!(all.iter().any(|x| *x != 0.0));
+        for i in 0..4 {
+            assert_eq!(run(i..i + 1), all[i * each..(i + 1) * each], "individual {i}");
+        }
+        assert_eq!(run(1..3), all[each..3 * each]);
     }
 }

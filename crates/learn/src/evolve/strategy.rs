@@ -1,13 +1,14 @@
 //! What every way of searching has: a distribution that is asked for individuals and told how fit they were.
 //!
 //! A draw is a row of normals `z`. An individual lies at the middle of the distribution plus a side of a draw; ways
-//! that mirror have two individuals of each draw, one on either side. Normals are never kept: whoever needs them fills
-//! them again from their counters ([`Counted`]).
+//! that mirror have two individuals of each draw, one on either side. Normals follow from their counters ([`Counted`]):
+//! whoever needs them fills them again, or takes them from where the generation keeps them ([`Drawn`]).
 
 use super::fused_simd::{add_weighted, add_weighted_squares};
 use super::low_rank::Factors;
 use compute::random::fill_perturbation;
 use rayon::prelude::*;
+use std::sync::{Mutex, PoisonError};
 
 /// The normals of one generation.
 pub trait Normals: Sync {
@@ -34,6 +35,51 @@ impl Normals for Counted {
         debug_assert!(from.is_multiple_of(4), "whole blocks");
         let first = draw * self.parameters.div_ceil(4) as u32 + (from / 4) as u32;
         fill_perturbation(self.seed, self.member, self.generation, first, out);
+    }
+}
+
+/// [`Counted`] normals of which those of a generation are kept once they are drawn, where there is room: they are needed
+/// when an individual is made and again when the distribution is told.
+pub(super) struct Drawn<'a> {
+    pub(super) counted: Counted,
+    /// `[draws]`; none where they would be too many.
+    pub(super) kept: &'a [Mutex<KeptDraw>],
+}
+
+/// The normals of a draw, and the generation that they are of.
+#[derive(Debug, Default)]
+pub(super) struct KeptDraw {
+    generation: Option<u32>,
+    z: Vec<f32>,
+}
+
+/// Bytes of normals that are kept of a member, at most: more would not stay near a core.
+const KEPT: usize = 16 << 20;
+
+impl Drawn<'_> {
+    /// Bytes that are kept of so many draws.
+    pub(super) fn bytes(draws: usize, numbers: usize) -> usize {
+        let all = 4 * draws * numbers;
+        if all <= KEPT { all } else { 0 }
+    }
+
+    /// Room for what is kept.
+    pub(super) fn room(draws: usize, numbers: usize) -> Vec<Mutex<KeptDraw>> {
+        let count = if Drawn::bytes(draws, numbers) > 0 { draws } else { 0 };
+        let draw = || Mutex::new(KeptDraw { generation: None, z: vec![0.0; numbers] });
+        (0..count).map(|_| draw()).collect()
+    }
+}
+
+impl Normals for Drawn<'_> {
+    fn fill(&self, draw: u32, from: usize, out: &mut [f32]) {
+        let Some(kept) = self.kept.get(draw as usize) else { return self.counted.fill(draw, from, out) };
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.generation != Some(self.counted.generation) {
+            self.counted.fill(draw, 0, &mut kept.z);
+            kept.generation = Some(self.counted.generation);
+        }
+        out.copy_from_slice(&kept.z[from..from + out.len()]);
     }
 }
 

@@ -3,13 +3,15 @@
 use super::cuda::{self, Card};
 use super::rollout::{Course, Spans, Worker};
 use super::stack::{Line, Stack, ZEROS};
-use super::strategy::{Counted, State, Strategy};
+use super::strategy::{Counted, Drawn, KeptDraw, State, Strategy};
+use super::views::{Places, Sources, Views};
 use super::{Evolve, Fitness, Hypers};
 use crate::ppo::{Walker, mean_growth, walk_pieces};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Problem, Progress, Score, Snapshot, Training};
-use compute::population::{Pins, Scale};
+use compute::population::{Pace, Pins, Scale};
 use compute::{Budget, Choice, Error, Opened, Result, Tables};
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,8 +27,12 @@ pub(super) struct EvolveTraining {
     /// One for each thread; none where a card does their work.
     workers: Vec<Mutex<Worker>>,
     card: Option<Card>,
+    /// `[members]` normals of the generation.
+    kept: Vec<Vec<Mutex<KeptDraw>>>,
     /// `[members, individuals]` bits of how fit each is; threads write their own.
     fitness: Vec<AtomicU64>,
+    /// Draws that a thread takes at once.
+    each: usize,
     every: u32,
     units: u32,
     memory: u64,
@@ -40,6 +46,7 @@ struct Member {
     /// The weights of its middle, where individuals share them.
     base: Vec<Line>,
     spans: Spans,
+    views: Views,
     unit: u32,
     active: bool,
     due: bool,
@@ -83,6 +90,23 @@ pub(super) fn threads(device: &Opened) -> usize {
     }
 }
 
+/// Keeps the calling thread on one of the cores that it may use; where that is refused, anywhere.
+fn pin(thread: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let Ok(allowed) = sched_getaffinity(None) else { return };
+        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+        if let Some(core) = cores.get(thread % cores.len().max(1)) {
+            let mut own = CpuSet::new();
+            own.set(*core);
+            let _ = sched_setaffinity(None, &own);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = thread;
+}
+
 impl EvolveTraining {
     pub(super) fn new(
         evolve: &Evolve,
@@ -93,7 +117,11 @@ impl EvolveTraining {
         let kind = evolve.shared(keys);
         let (stack, hypers) = (Arc::clone(&evolve.stacks[kind]), &evolve.spec.hypers[kind]);
         let count = threads(&at.device).max(1);
-        let made = ThreadPoolBuilder::new().num_threads(count).build();
+        let mut builder = ThreadPoolBuilder::new().num_threads(count);
+        if evolve.speed.pinned {
+            builder = builder.start_handler(pin);
+        }
+        let made = builder.build();
         let threads = made.map_err(|e| Error::Invalid(format!("threads could not be started: {e}")))?;
         let tables = match &at.device {
             Opened::Cpu { .. } => Arc::clone(given),
@@ -111,6 +139,7 @@ impl EvolveTraining {
                 scales: evolve.folds.scales(&evolve.spec.configs[kind].net, key.fold),
                 base: vec![ZEROS; hypers.factors(&stack).map_or(0, |factors| factors.base_lines)],
                 spans: Spans::default(),
+                views: Views::default(),
                 unit: 0,
                 active: true,
                 due: false,
@@ -127,15 +156,18 @@ impl EvolveTraining {
                 None => None,
             },
         };
-        let each = hypers.draws_of_task(count);
+        let each = hypers.draws_of_task(count, evolve.speed.at_once);
         let worker = |_| Mutex::new(Worker::new(&evolve.folds.data, &stack, hypers, each));
+        let room = |_: &MemberKey| Drawn::room(hypers.draws() as usize, hypers.numbers(&stack));
         let training = EvolveTraining {
             workers: (0..if card.is_some() { 0 } else { count }).map(worker).collect(),
+            kept: if card.is_some() { Vec::new() } else { keys.iter().map(room).collect() },
             card,
             fitness: (0..keys.len() * hypers.population as usize).map(|_| AtomicU64::new(0)).collect(),
+            each,
             every: evolve.validate_every(kind),
             units: evolve.units(kind),
-            memory: evolve.needs(&at.device, keys, compute::population::Pace::default())?,
+            memory: evolve.needs(&at.device, keys, Pace::default())?,
             evolve: evolve.clone(),
             kind,
             stack,
@@ -189,81 +221,121 @@ impl EvolveTraining {
         let found = self.members.iter_mut().enumerate().find(|(_, m)| m.key.id() == id);
         found.ok_or_else(|| Error::Invalid(format!("there is no member {id} in this group")))
     }
+}
 
-    /// What a member's individuals trade on in this generation.
+/// What a generation on the processor needs. It runs inside of the pool, so that threads are woken once for all that is
+/// done between two looks.
+struct Generation<'a> {
+    evolve: &'a Evolve,
+    kind: usize,
+    stack: &'a Stack,
+    tables: &'a Tables,
+    members: &'a mut [Member],
+    workers: &'a [Mutex<Worker>],
+    kept: &'a [Vec<Mutex<KeptDraw>>],
+    fitness: &'a [AtomicU64],
+    each: usize,
+    every: u32,
+    units: u32,
+}
+
+impl Generation<'_> {
+    /// What a member's individuals trade on.
     fn course<'a>(&'a self, member: &'a Member) -> Course<'a> {
         let Hypers { actions, fitness, .. } = self.evolve.spec.hypers[member.key.config];
-        Course {
-            data: &self.evolve.folds.data,
-            tables: &self.tables,
-            stack: &self.stack,
-            net: &self.evolve.spec.configs[self.kind].net,
-            scales: &member.scales,
-            base: &member.base,
-            spans: &member.spans,
-            actions,
-            fitness,
-        }
+        let net = &self.evolve.spec.configs[self.kind].net;
+        let Member { base, spans, views, scales, .. } = member;
+        let sources = Sources { data: &self.evolve.folds.data, tables: self.tables, net, scales };
+        Course { sources, stack: self.stack, base, spans, views, actions, fitness }
     }
 
-    fn normals(&self, member: &Member) -> Counted {
+    fn counted(&self, member: &Member) -> Counted {
         let (seed, parameters) = (self.evolve.spec.configs[self.kind].recipe.seed, member.search.numbers());
         Counted { seed, member: member.key.id(), generation: member.unit, parameters }
     }
 
     /// A generation of all active members: ask, let individuals trade, tell.
-    fn generation(&mut self) {
-        let seed = self.evolve.spec.configs[self.kind].recipe.seed;
+    fn run(&mut self) {
+        let (evolve, config) = (self.evolve, &self.evolve.spec.configs[self.kind]);
         for member in self.members.iter_mut().filter(|m| m.active) {
-            let (hypers, stretches) =
-                (&self.evolve.spec.hypers[member.key.config], &self.evolve.folds.train[member.key.fold]);
-            member.spans.draw(&self.evolve.folds.data, stretches, hypers, seed, [member.key.id(), member.unit]);
+            let (hypers, stretches) = (&evolve.spec.hypers[member.key.config], &evolve.folds.train[member.key.fold]);
+            let key = [member.key.id(), member.unit];
+            member.spans.draw(&evolve.folds.data, stretches, hypers, config.recipe.seed, key);
+            let scales = &member.scales;
+            let sources = Sources { data: &evolve.folds.data, tables: self.tables, net: &config.net, scales };
+            let places = Places::new(self.stack, hypers.n_envs as usize, hypers.rank > 0);
+            member.views.draw(sources, &member.spans, places);
             if let Some((factors, _)) = member.search.factors() {
                 factors.lay_base(member.search.mean(), &mut member.base);
             }
         }
         self.trade();
-        let (population, threads) = (self.evolve.spec.hypers[self.kind].population as usize, &self.threads);
-        let normals: Vec<Counted> = self.members.iter().map(|member| self.normals(member)).collect();
-        let all = self.members.iter_mut().zip(&normals).zip(self.fitness.chunks_exact(population));
+        let population = evolve.spec.hypers[self.kind].population as usize;
+        let counted: Vec<Counted> = self.members.iter().map(|member| self.counted(member)).collect();
+        let normals = counted.into_iter().zip(self.kept).map(|(counted, kept)| Drawn { counted, kept });
+        let all = self.members.iter_mut().zip(normals).zip(self.fitness.chunks_exact(population));
         for ((member, normals), fitness) in all.filter(|((m, _), _)| m.active) {
             let fitness: Vec<f64> = fitness.iter().map(|f| f64::from_bits(f.load(Ordering::Relaxed))).collect();
-            let rate = self.evolve.rate(member.key.config, member.unit);
-            threads.install(|| member.search.tell(&fitness, normals, rate as f32));
+            let rate = evolve.rate(member.key.config, member.unit);
+            member.search.tell(&fitness, &normals, rate as f32);
             member.seen = Seen::new(&fitness, rate);
             member.unit += 1;
             member.settle(self.every, self.units, member.search.moved().is_finite());
         }
     }
 
-    /// All individuals of all active members trade; threads take draws one by one, or few by few where individuals
-    /// share their weights, so that none waits for another.
+    /// All individuals of all active members trade. Threads take a few draws at a time, and fewer towards the end, so
+    /// that none waits for another.
     fn trade(&self) {
         let active: Vec<(usize, &Member)> = self.members.iter().enumerate().filter(|(_, m)| m.active).collect();
-        let courses: Vec<(Course<'_>, Counted)> =
-            active.iter().map(|(_, member)| (self.course(member), self.normals(member))).collect();
+        let mut courses: Vec<(Course<'_>, Drawn<'_>)> = Vec::with_capacity(active.len());
+        for (at, member) in &active {
+            let normals = Drawn { counted: self.counted(member), kept: &self.kept[*at] };
+            courses.push((self.course(member), normals));
+        }
         let hypers = &self.evolve.spec.hypers[self.kind];
         let (draws, sides, population) =
             (hypers.draws() as usize, hypers.algorithm.sides(), hypers.population as usize);
-        let each = hypers.draws_of_task(self.workers.len());
-        let tasks = draws.div_ceil(each);
-        let next = AtomicUsize::new(0);
-        let (workers, all) = (&self.workers, &self.fitness);
-        self.threads.broadcast(|thread| {
+        let queue = Queue { next: AtomicUsize::new(0), draws, all: draws * active.len(), each: self.each };
+        let (workers, all) = (self.workers, self.fitness);
+        rayon::broadcast(|thread| {
             let mut worker = workers[thread.index()].lock().unwrap_or_else(PoisonError::into_inner);
-            loop {
-                let task = next.fetch_add(1, Ordering::Relaxed);
-                let (member, first) = (task / tasks, task % tasks * each);
-                let Some(((at, member), (course, normals))) = active.get(member).zip(courses.get(member)) else {
-                    break;
-                };
-                let own = first as u32..(first + each).min(draws) as u32;
+            while let Some((member, own)) = queue.take(workers.len()) {
+                let (((at, member), (course, normals)), first) = ((active[member], &courses[member]), own.start);
+                let own = own.start as u32..own.end as u32;
                 worker.run(course, &*member.search, normals, own, |side, fitness| {
                     let place = at * population + first * sides + side;
                     all[place].store(fitness.to_bits(), Ordering::Relaxed);
                 });
             }
         });
+    }
+}
+
+/// Draws of all members that no thread has taken yet.
+struct Queue {
+    next: AtomicUsize,
+    /// Draws of a member, and of all.
+    draws: usize,
+    all: usize,
+    /// Draws that a thread takes at once.
+    each: usize,
+}
+
+impl Queue {
+    /// The next draws of a member, for one of so many threads: as many as a thread takes at once, but half of an equal
+    /// share of what is left at most.
+    fn take(&self, threads: usize) -> Option<(usize, Range<usize>)> {
+        let mut at = self.next.load(Ordering::Relaxed);
+        while at < self.all {
+            let (member, first) = (at / self.draws, at % self.draws);
+            let count = ((self.all - at) / (2 * threads.max(1))).clamp(1, self.each).min(self.draws - first);
+            match self.next.compare_exchange_weak(at, at + count, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some((member, first..first + count)),
+                Err(now) => at = now,
+            }
+        }
+        None
     }
 }
 
@@ -330,11 +402,20 @@ impl Training for EvolveTraining {
             self.generations_on_card(at_most)?;
             return Ok(self.progress());
         }
-        for _ in 0..at_most {
-            if self.members.iter().any(|m| m.due) || self.members.iter().all(|m| !m.active) {
-                break;
-            }
-            self.generation();
+        if !waits {
+            let EvolveTraining { evolve, stack, tables, members, workers, kept, fitness, .. } = self;
+            let (kind, each, every, units) = (self.kind, self.each, self.every, self.units);
+            let mut generation =
+                Generation { evolve, kind, stack, tables, members, workers, kept, fitness, each, every, units };
+            self.threads.install(|| {
+                for _ in 0..at_most {
+                    let members = &*generation.members;
+                    if members.iter().any(|m| m.due) || members.iter().all(|m| !m.active) {
+                        break;
+                    }
+                    generation.run();
+                }
+            });
         }
         Ok(self.progress())
     }
@@ -486,4 +567,98 @@ pub(super) fn read_snapshot(evolve: &Evolve, bytes: &[u8]) -> Result<Snapshot> {
     let kept = Kept::read(bytes, stack.parameters)?;
     let middle = kept.state.arrays.first().ok_or_else(not_ours)?;
     Ok(Snapshot { id: kept.id, weights: stack.scatter(middle), bytes: bytes.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Algorithm, Normals, Spec};
+    use super::*;
+    use crate::Config;
+    use crate::ppo::card_tests::{FEATURES, market};
+    use crate::ppo::{Actions, continuous_target};
+    use account::{Account, Action, step};
+    use compute::nets::{Forward, Rows};
+    use compute::population::{Precision, Recipe};
+
+    const SEED: u64 = 7;
+
+    /// Individuals in lanes earn what one account after the other earns whose net takes the pass of other nets.
+    #[test]
+    fn individuals_earn_what_single_accounts_earn() {
+        let (problem, data, folds) = market(9);
+        for (n_envs, n_steps, actions) in [
+            (1, 90, Actions::Discrete),
+            (4, 60, Actions::Discrete),
+            (5, 700, Actions::Discrete),
+            (3, 40, Actions::Continuous),
+        ] {
+            let (algorithm, fitness) = (Algorithm::OpenAi, Fitness::Growth);
+            let hypers = Hypers { algorithm, population: 6, sigma: 0.1, rank: 0, n_envs, n_steps, actions, fitness };
+            let recipe = Recipe::new(6, Precision::F32, SEED);
+            let outputs = actions.outputs();
+            let net: compute::Net =
+                format!("row:{FEATURES} + account:dense8 / 64t-20t / policy:{outputs}").parse().unwrap();
+            let configs = vec![Config { net: net.clone(), recipe, rate: 0.03 }];
+            let (own, generations) = (vec![hypers], vec![4]);
+            let spec = Spec { configs, hypers: own, generations, stop_after: None, patience: 4, seeds: 1 };
+            let evolve = Evolve::new(&problem, &data, &folds, spec).unwrap();
+            let at = DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() };
+            let tables = problem.tables(&at.device, at.budget).unwrap();
+            let key = MemberKey { config: 0, fold: 0, seed: 0 };
+            let mut training = EvolveTraining::new(&evolve, &at, &tables, &[key]).unwrap();
+            training.advance(1).unwrap();
+            let found = training.last_fitness(0);
+
+            let (search, stack) = (evolve.begin_search(key).unwrap(), &evolve.stacks[0]);
+            let scales = evolve.folds.scales(&net, 0);
+            let mut spans = Spans::default();
+            spans.draw(&data, &evolve.folds.train[0], &hypers, SEED, [key.id(), 0]);
+            let normals = Counted { seed: SEED, member: key.id(), generation: 0, parameters: stack.parameters };
+            let mut pass = Forward::new(&net, Precision::F32, 1).unwrap();
+            for (individual, found) in found.into_iter().enumerate() {
+                let (mut z, mut x) = (vec![0.0; stack.parameters], vec![0.0; stack.parameters]);
+                normals.fill(individual as u32 / 2, 0, &mut z);
+                search.ask(if individual % 2 == 0 { 1.0 } else { -1.0 }, 0, &z, &mut x);
+                let weights = stack.scatter(&x);
+                let mut grown = 0.0;
+                for account in 0..n_envs as usize {
+                    let params = &data.table().params[spans.symbols[account]];
+                    let mut own = Account::new(params);
+                    for t in 0..spans.steps[account] {
+                        let row = (spans.first[account] + t) as usize;
+                        let shown = data.observe(params, &(&own).into(), row);
+                        let input = Rows { tables: &tables, scales: &scales, ids: &[row as u32], extras: &shown };
+                        let mut out = vec![0.0; outputs];
+                        pass.with(&weights).unwrap().run(input, &mut out).unwrap();
+                        let legal = data.legal(params, row);
+                        let bits = u8::from(legal[0]) | 2 | u8::from(legal[2]) << 2;
+                        let target = match actions {
+                            Actions::Discrete => {
+                                let best =
+                                    |best: usize, a: usize| if legal[a] && out[a] > out[best] { a } else { best };
+                                [0, 2].into_iter().fold(1, best) as f64 - 1.0
+                            }
+                            Actions::Continuous => continuous_target(out[0], bits),
+                        };
+                        let bars = &data.table().bars;
+                        grown += step(params, &mut own, Action::target(target), &bars[row], &bars[row + 1]).reward;
+                    }
+                }
+                let wanted = grown / spans.all() as f64;
+                assert!((found - wanted).abs() < 1e-8, "{n_envs} accounts, individual {individual}: {found}, {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_draw_is_taken_once_and_the_last_ones_singly() {
+        for (draws, members, each, threads) in [(128, 1, 2, 2), (7, 3, 4, 16), (1, 1, 1, 1), (100, 2, 8, 2)] {
+            let queue = Queue { next: AtomicUsize::new(0), draws, all: draws * members, each };
+            let taken: Vec<(usize, Range<usize>)> = std::iter::from_fn(|| queue.take(threads)).collect();
+            let each_draw = taken.iter().flat_map(|(member, own)| own.clone().map(|draw| (*member, draw)));
+            let wanted = (0..members).flat_map(|member| (0..draws).map(move |draw| (member, draw)));
+            assert!(each_draw.eq(wanted), "{taken:?}");
+            assert!(taken.iter().all(|(_, own)| own.len() <= each) && taken[taken.len() - 1].1.len() == 1, "{taken:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::ppo::{at, bits, market, run, stopped};
 use compute::population::{Precision, Recipe};
-use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, Speed};
 use learn::ppo::Actions;
 use learn::{Config, Learner};
 
@@ -101,6 +101,10 @@ fn the_same_bits_for_any_threads_and_after_a_stop() {
         let whole = bits(&run(&evolve, 1, None));
         for threads in [2, 16] {
             assert_eq!(bits(&run(&evolve, threads, None)), whole, "{own:?}, {threads} threads");
+        }
+        for at_once in [1, 6, 1000] {
+            let paced = evolve.clone().at_speed(Speed { at_once: Some(at_once), pinned: at_once == 6 });
+            assert_eq!(bits(&run(&paced, 2, None)), whole, "{own:?}, {at_once} at once");
         }
         let alone = Spec { seeds: 1, ..spec(hypers, 6) };
         let alone = Evolve::new(&problem, &data, &folds, alone).unwrap();
