@@ -50,6 +50,7 @@ fn render(tuned: &TuneRun, paint: Paint) -> String {
 
     let dash = || "-".to_string();
     match &tuned.capacity {
+        Some(found) if found.rows.iter().any(|r| r.what == "population") => generations(found, paint, &mut text),
         Some(found) => capacity(found, paint, &mut text),
         None => batches(tuned, paint, &mut text),
     }
@@ -77,13 +78,17 @@ fn render(tuned: &TuneRun, paint: Paint) -> String {
         || ", as many members at once as fit".into(),
         |n| format!(", {} at once", format_plural(n as u64, "member")),
     );
+    let is_evolved = tuned.capacity.iter().flat_map(|found| &found.rows).any(|r| r.what == "population");
+    let (place, of_batch) = if is_evolved { ("account", "populations of") } else { ("environment", "batches of") };
     let shape = |envs: usize, steps: usize| {
-        format!("{} of {}, ", format_plural(envs as u64, "environment"), format_plural(steps as u64, "step"))
+        format!("{} of {}, ", format_plural(envs as u64, place), format_plural(steps as u64, "step"))
     };
+    let at_once = c.at_once.map_or(String::new(), |n| format!(", {} a thread", format_plural(n as u64, "individual")));
+    let pinned = if c.pinned { ", threads pinned" } else { "" };
     let own = c.n_envs.zip(c.n_steps).map_or(String::new(), |(envs, steps)| shape(envs, steps));
     let rule = tuned.rule_shape.map_or(String::new(), |[envs, steps]| shape(envs, steps));
     let said = format!(
-        "{own}batches of {}, {:?}{threads}{members}; without tuning {rule}batches of {}",
+        "{own}{of_batch} {}, {:?}{threads}{pinned}{at_once}{members}; without tuning {rule}{of_batch} {}",
         format_count(c.batch as u64),
         c.precision,
         format_count(tuned.rule_batch as u64)
@@ -135,6 +140,50 @@ fn batches(tuned: &TuneRun, paint: Paint, text: &mut String) {
     }
 }
 
+/// The table of populations, then of accounts.
+fn generations(found: &Capacity, paint: Paint, text: &mut String) {
+    let dash = || "-".to_string();
+    let row = |r: &CapacityRow| {
+        vec![
+            if r.chosen { "*".into() } else { String::new() },
+            format_count(r.batch_size as u64),
+            format_count(r.n_envs as u64),
+            format_count(r.n_steps as u64),
+            format_count(r.updates as u64),
+            format_bytes(r.memory_bytes),
+            format_count(r.members_at_once as u64),
+            r.update_s.map_or_else(dash, |s| format!("{}/s", format_short(1.0 / s))),
+            r.steps_per_s.map_or_else(dash, |s| format!("{}/s", format_short(s))),
+            r.planted_s.map_or_else(dash, format_seconds),
+        ]
+    };
+    let heads = [
+        "",
+        ">population",
+        ">accounts",
+        ">steps",
+        ">generations",
+        ">memory",
+        ">members fit",
+        ">generations",
+        ">steps",
+        ">planted return",
+    ];
+    for (title, what) in [("Populations", "population"), ("Accounts", "accounts")] {
+        let rows: Vec<&CapacityRow> = found.rows.iter().filter(|r| r.what == what).collect();
+        let _ = write!(text, "\n{}\n", paint.bold(title));
+        text.push_str(&table(&heads, &rows.iter().map(|r| row(r)).collect::<Vec<_>>(), "  "));
+        for (r, note) in rows.iter().filter_map(|r| Some((r, r.note.as_deref()?))) {
+            let of = match what {
+                "population" => format!("{} individuals", format_count(r.batch_size as u64)),
+                _ => format!("{} accounts", format_count(r.n_envs as u64)),
+            };
+            text.push_str(&wrap(&format!("{of}: {note}"), "  - ", "    "));
+        }
+    }
+    explain_planted(found, text);
+}
+
 /// The table of environments, then of steps and minibatches.
 fn capacity(found: &Capacity, paint: Paint, text: &mut String) {
     let dash = || "-".to_string();
@@ -168,6 +217,10 @@ fn capacity(found: &Capacity, paint: Paint, text: &mut String) {
             text.push_str(&wrap(&format!("{of}: {note}"), "  - ", "    "));
         }
     }
+    explain_planted(found, text);
+}
+
+fn explain_planted(found: &Capacity, text: &mut String) {
     let explained = format!(
         "planted return: time until a policy of these layers grows by {:.2} bp a bar on the validation of a market with a \
          planted signal, 80 % of what is possible there",

@@ -172,6 +172,65 @@ fn policies_are_tuned_by_environments() {
     }
 }
 
+/// Evolved policies: the table has every population, timed or with its reason; `train` takes what was chosen whole.
+#[test]
+fn evolved_policies_are_tuned_by_population() {
+    let place = Place::new();
+    market(&place);
+    let of = |verb: &'static str| vec![verb, "coin", "--learner", "evolve", "--features", ROW, "--device", "cpu"];
+    let small = ["--net", "8", "--folds", "2", "--seeds", "1"];
+    let limits = ["--timesteps", "20000000", "--budget", "6s", "--set", "evolve.population=12"];
+    let (tuned, exit) = place.json(&[&of("tune")[..], &small, &limits].concat());
+    assert_eq!((exit, &tuned["schema"]), (0, &"tune/1".into()), "{tuned}");
+    let rows = tuned["capacity"]["rows"].as_array().unwrap();
+    let number = |row: &Value, field: &str| row[field].as_u64().unwrap_or_else(|| panic!("{field}: {row}"));
+    let of_what = |what: &str| rows.iter().filter(|r| r["what"] == what).collect::<Vec<&Value>>();
+    let populations: Vec<u64> = of_what("population").iter().map(|r| number(r, "batch_size")).collect();
+    assert_eq!(populations, [32, 64, 128, 256, 512, 1024, 4096]);
+    let accounts: Vec<u64> = of_what("accounts").iter().map(|r| number(r, "n_envs")).collect();
+    assert_eq!(accounts, [4, 16]);
+    for row in rows {
+        assert!(number(row, "memory_bytes") > 0 && (!row["planted_s"].is_null() || row["note"].is_string()), "{row}");
+        let steps = number(row, "batch_size") * number(row, "n_envs") * number(row, "n_steps");
+        assert_eq!(number(row, "updates"), 20_000_000u64.div_ceil(steps), "{row}");
+        if let (Some(rate), Some(generation)) = (row["steps_per_s"].as_f64(), row["update_s"].as_f64()) {
+            assert!((rate * generation / steps as f64 - 1.0).abs() < 1e-9, "{row}");
+        }
+    }
+    let chosen = rows.iter().rfind(|r| r["chosen"] == true).unwrap_or_else(|| panic!("{tuned}"));
+    for (field, of_row) in [("n_envs", "n_envs"), ("n_steps", "n_steps"), ("batch", "batch_size")] {
+        assert_eq!(tuned["chosen"][field], chosen[of_row], "{tuned}");
+    }
+    assert!(number(chosen, "updates") >= 50 && tuned["why"].to_string().contains("planted market"), "{tuned}");
+    assert!(tuned["notes"].to_string().contains("evolve.population = 12 of the settings is ignored"), "{tuned}");
+    let others = tuned["others"].to_string();
+    assert!(["individuals at once", "pinning"].iter().all(|what| others.contains(what)), "{others}");
+
+    // What a run takes is written down, and its pace changes no bit.
+    let path = place.path().join("home/tuned.json");
+    let mut saved: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for (field, value) in [("n_envs", 4), ("n_steps", 32), ("batch", 12), ("at_once", 2)] {
+        saved["entries"][0]["choice"][field] = value.into();
+    }
+    saved["entries"][0]["choice"]["pinned"] = true.into();
+    std::fs::write(&path, saved.to_string()).unwrap();
+    let train = |out: &str, more: &[&str]| {
+        let long = ["--timesteps", "20000", "--out", out];
+        let (run, exit) = place.json(&[&of("train")[..], &small, &long, more].concat());
+        assert_eq!(exit, 0, "{run}");
+        run
+    };
+    let run = train("run", &[]);
+    assert!(run["notes"].to_string().contains("individuals of a thread at once 2, threads pinned"), "{run}");
+    let kept = std::fs::read_to_string(place.path().join("run/settings.toml")).unwrap();
+    let parts = ["population = 12", "n_envs = 4", "n_steps = 32", "at_once = 2", "pinned = true"];
+    assert!(parts.iter().all(|part| kept.contains(part)), "{kept}");
+    let same = ["--no-tuned", "--population", "12", "--n-envs", "4", "--n-steps", "32", "--threads", "1"];
+    train("plain", &same);
+    let bits = |run: &str| std::fs::read(place.path().join(run).join("predictions.parquet")).unwrap();
+    assert!(bits("run") == bits("plain"));
+}
+
 #[test]
 fn tune_text_explains_its_choice() {
     let place = Place::new();

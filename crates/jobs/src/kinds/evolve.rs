@@ -11,7 +11,7 @@ use compute::population::{Precision, Recipe, Schedule};
 use features::{FoldKind, Input, InputLayout};
 use files::{Error, Result};
 use judge::split::Splits;
-use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, has_kernels};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, Speed, has_kernels};
 use learn::{Config, Extent, Learner, Trained};
 use market::OBSERVED;
 
@@ -30,11 +30,11 @@ const FIGURES: &[Figure] = &[
 /// Steps of all accounts of all individuals where nothing was set: seconds of two cores for a member.
 const TIMESTEPS: usize = 50_000_000;
 /// Accounts of an individual, and steps of each.
-const ACCOUNTS: usize = 8;
-const STEPS: usize = 256;
+pub(crate) const ACCOUNTS: usize = 8;
+pub(crate) const STEPS: usize = 256;
 /// Individuals at most, and generations at least, where nothing was set.
 const POPULATION: usize = 128;
-const GENERATIONS: usize = 50;
+pub(crate) const GENERATIONS: usize = 50;
 
 fn timesteps(settings: &Settings) -> usize {
     settings.ppo.timesteps.unwrap_or(TIMESTEPS)
@@ -215,7 +215,9 @@ impl Kind for EvolveKind {
             patience: if refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
             seeds: settings.train.seeds as u32,
         };
-        Ok(Box::new(Evolve::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?))
+        let own = &settings.evolve;
+        let speed = Speed { at_once: own.at_once.map(|n| n as u32), pinned: own.pinned };
+        Ok(Box::new(Evolve::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?.at_speed(speed)))
     }
 
     fn fill_in(&self, settings: &mut Settings, source: &Source, device: &Opened) {
@@ -226,7 +228,9 @@ impl Kind for EvolveKind {
 
     fn rollout<'s>(&self, settings: &'s mut Settings) -> Option<RolloutSettings<'s>> {
         if !pbt::is_pbt(settings) {
-            return None;
+            let timesteps = timesteps(settings);
+            let PpoSettings { n_envs, n_steps, .. } = &mut settings.ppo;
+            return Some(RolloutSettings { n_envs, n_steps, timesteps });
         }
         let timesteps = PpoKind.rollout(&mut pbt::individual(settings))?.timesteps;
         PpoKind.rollout(settings).map(|own| RolloutSettings { timesteps, ..own })

@@ -21,6 +21,7 @@ pub(crate) mod trading;
 
 pub use paths::{PathRecord, PathsRecord};
 
+pub(crate) use evolve::{ACCOUNTS, GENERATIONS, STEPS};
 pub use importance::ColumnImportance;
 pub(crate) use ppo::UPDATES;
 

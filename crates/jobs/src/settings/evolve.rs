@@ -2,7 +2,7 @@
 //! long they train, their accounts, their actions and what is rewarded are those of any policy (`ppo.timesteps`,
 //! `ppo.n_envs`, `ppo.n_steps`, `ppo.actions`, `ppo.reward`, `ppo.drawdown_weight`, `ppo.schedule`).
 
-use super::form::{choice, number, positive, whole};
+use super::form::{choice, number, positive, truth, whole};
 use super::key::section;
 use learn::evolve::Algorithm;
 
@@ -22,6 +22,11 @@ section! {
     rank: Option<usize> = None, whole(0..=256).or_auto().flag("rank", "R").tried();
     /// Updates after which the worst quarter of a pbt population adopts from the best. Auto is a twentieth of all.
     exploit_every: Option<usize> = None, whole(1..=1 << 30).or_auto();
+    /// Individuals that a thread of the processor takes at once. Auto is as many as have 16 accounts, or 64 where they
+    /// share weights. It changes the pace alone.
+    at_once: Option<usize> = None, whole(1..=1 << 20).or_auto();
+    /// Whether each thread of a generation stays on a processor core of its own. It changes the pace alone.
+    pinned: bool = false, truth();
     /// What a weight of the middle loses in a generation of openai, as a share of the learning rate.
     decay: f64 = 0.01, number(0.0..=1.0).tried();
 }

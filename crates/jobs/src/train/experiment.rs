@@ -289,7 +289,8 @@ fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> S
     if settings.train.precision.is_none() && recipe.precision != usual {
         settings.train.precision = Some(recipe.precision);
     }
-    let mut taken = format!("batch {}", recipe.batch);
+    let is_searched = crate::tune::is_searched(settings);
+    let mut taken = format!("{} {}", if is_searched { "population" } else { "batch" }, recipe.batch);
     if let Some(rollout) = settings.train.learner.kind().rollout(settings) {
         (*rollout.n_envs, *rollout.n_steps) = (recipe.n_envs, recipe.n_steps);
         let of = |n: Option<usize>| n.map_or("auto".into(), |n| n.to_string());
@@ -298,6 +299,14 @@ fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> S
     if let (Opened::Cpu { threads }, None, Some(tuned)) = (device, settings.general.threads, recipe.threads) {
         *threads = tuned.min(*threads);
         taken += &format!(", threads {threads}");
+    }
+    if let (None, Some(at_once)) = (settings.evolve.at_once, recipe.at_once) {
+        settings.evolve.at_once = Some(at_once);
+        taken += &format!(", individuals of a thread at once {at_once}");
+    }
+    if recipe.pinned && !settings.evolve.pinned {
+        settings.evolve.pinned = true;
+        taken += ", threads pinned";
     }
     if let Some(most) = recipe.members_at_once {
         taken += &format!(", members at once {most}");

@@ -100,6 +100,8 @@ impl Bench<'_> {
             noise_scale: scale,
             n_envs: None,
             n_steps: None,
+            at_once: None,
+            pinned: false,
         };
         let why = why(&rows, noise.as_ref());
         Ok(Found { noise, rows, others, recipe, why, capacity: None, seen })
@@ -123,7 +125,7 @@ impl Bench<'_> {
     }
 
     /// Whether this part of the time is over, or the user has had enough.
-    fn over(&self, part: f64) -> bool {
+    pub(super) fn over(&self, part: f64) -> bool {
         self.began.elapsed().as_secs_f64() > part * self.most.as_secs_f64() || stop_flag().load(Ordering::Relaxed)
     }
 
@@ -335,7 +337,7 @@ fn limit(machine: &str, device: &Opened, precision: Precision) -> Option<f64> {
 }
 
 /// Said of what there was no time for.
-fn late() -> Error {
+pub(super) fn late() -> Error {
     Error::new(Kind::Machine, "not timed: the budget was used up; a larger <budget> allows it")
 }
 

@@ -27,13 +27,13 @@ use std::time::Instant;
 /// The environments of the table.
 const ENVIRONMENTS: [usize; 8] = [16, 32, 64, 128, 256, 1024, 4096, 16_384];
 /// What a policy has to reach of the best growth on the planted market.
-const REACH: f64 = 0.8;
+pub(super) const REACH: f64 = 0.8;
 /// Bars of that market.
 const BARS: usize = 20_000;
 /// What policies read of it.
 const COLUMNS: &str = "p = col(plant), r = log_return(1), v = volatility(20)";
 /// Shares of the time: up to where environments are tried, and up to where steps and minibatches are.
-const UNTIL: [f64; 2] = [0.6, 0.9];
+pub(super) const UNTIL: [f64; 2] = [0.6, 0.9];
 /// Of a row's time, what its clock of updates may take; the rest is for the planted market.
 const TIMED: f64 = 0.3;
 /// Policies of each row on the planted market, where there is time for them: the median counts.
@@ -41,7 +41,7 @@ const SEEDS: u32 = 3;
 /// A policy that takes so many times as long as the quickest row, and this many seconds at least, is not waited for.
 const LOST: (f64, f64) = (2.0, 1.0);
 /// Of rows that arrive within this part of the first the smaller is taken: a clock is no sharper.
-const AS_SOON: f64 = 1.1;
+pub(super) const AS_SOON: f64 = 1.1;
 /// Fewer updates in all timesteps are no training.
 const UPDATES_LEAST: usize = 16;
 
@@ -61,13 +61,13 @@ pub struct Capacity {
 /// One shape of an update.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CapacityRow {
-    /// Which of the three is tried: `n_envs`, `n_steps` or `batch_size`.
+    /// Which is tried: `n_envs`, `n_steps` or `batch_size`; of an evolved policy `population` or `accounts`.
     pub what: &'static str,
-    /// Environments of a member.
+    /// Environments of a member, or accounts of an individual.
     pub n_envs: usize,
     /// Steps of each in an update.
     pub n_steps: usize,
-    /// Rows of a minibatch.
+    /// Rows of a minibatch, or individuals of a generation.
     pub batch_size: usize,
     /// Updates in all timesteps.
     pub updates: usize,
@@ -89,19 +89,19 @@ pub struct CapacityRow {
 
 /// A shape to be tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Tried {
-    what: &'static str,
-    n_envs: usize,
-    n_steps: usize,
+pub(super) struct Tried {
+    pub(super) what: &'static str,
+    pub(super) n_envs: usize,
+    pub(super) n_steps: usize,
     /// None goes by the rule.
-    batch: Option<usize>,
+    pub(super) batch: Option<usize>,
 }
 
 /// Where policies are timed to a return.
-struct PlantedMarket {
+pub(super) struct PlantedMarket {
     source: Source,
     splits: Splits,
-    growth_bp: f64,
+    pub(super) growth_bp: f64,
 }
 
 impl Bench<'_> {
@@ -120,7 +120,15 @@ impl Bench<'_> {
             kind.rollout(&mut settings).map_or((0, 0), |r| (r.timesteps, r.n_steps.unwrap_or(0)));
         let market = PlantedMarket::new(&settings)?;
         let (mut rows, mut first) = (Vec::new(), None);
-        let mut table = Table { bench: self, source, splits, settings: &settings, market: &market, timesteps };
+        let table = Table {
+            bench: self,
+            source,
+            splits,
+            settings: &settings,
+            market: &market,
+            timesteps,
+            least: UPDATES_LEAST,
+        };
 
         let tried = ENVIRONMENTS.map(|n_envs| Tried { what: "n_envs", n_envs, n_steps, batch: None });
         table.measure(&tried, UNTIL[0], &mut first, &mut rows, sink)?;
@@ -160,6 +168,8 @@ impl Bench<'_> {
             noise_scale: None,
             n_envs: Some(n_envs),
             n_steps: Some(n_steps),
+            at_once: None,
+            pinned: false,
         };
         let growth_bp = market.growth_bp;
         let capacity = Capacity { timesteps, planted_growth_bp: growth_bp, target_growth_bp: REACH * growth_bp, rows };
@@ -167,7 +177,7 @@ impl Bench<'_> {
     }
 
     /// The learner with updates of this shape.
-    fn shaped(
+    pub(super) fn shaped(
         &self,
         source: &Source,
         splits: &Splits,
@@ -185,19 +195,21 @@ impl Bench<'_> {
 }
 
 /// Rows are measured by this.
-struct Table<'a, 'b> {
-    bench: &'a Bench<'b>,
-    source: &'a Source,
-    splits: &'a Splits,
-    settings: &'a Settings,
-    market: &'a PlantedMarket,
-    timesteps: usize,
+pub(super) struct Table<'a, 'b> {
+    pub(super) bench: &'a Bench<'b>,
+    pub(super) source: &'a Source,
+    pub(super) splits: &'a Splits,
+    pub(super) settings: &'a Settings,
+    pub(super) market: &'a PlantedMarket,
+    pub(super) timesteps: usize,
+    /// Fewer updates are no training.
+    pub(super) least: usize,
 }
 
 impl Table<'_, '_> {
     /// Measures shapes until that part of the time is over; `first` is the soonest arrival on the planted market.
-    fn measure(
-        &mut self,
+    pub(super) fn measure(
+        &self,
         tried: &[Tried],
         until: f64,
         first: &mut Option<f64>,
@@ -205,7 +217,11 @@ impl Table<'_, '_> {
         sink: Sink<'_>,
     ) -> Result<()> {
         for (at, one) in tried.iter().enumerate() {
-            let phase = if one.what == "n_envs" { "timing environments" } else { "timing steps and minibatches" };
+            let phase = match one.what {
+                "n_envs" => "timing environments",
+                "population" | "accounts" => "timing generations",
+                _ => "timing steps and minibatches",
+            };
             sink(Update { phase, done: at as u64, total: tried.len() as u64, unit: "" });
             let left = until * self.bench.most.as_secs_f64() - self.bench.began.elapsed().as_secs_f64();
             let share = left.max(0.0) / (tried.len() - at) as f64;
@@ -222,12 +238,14 @@ impl Table<'_, '_> {
         let (bench, shape) = (self.bench, (n_envs, n_steps, batch));
         let learner = bench.shaped(self.source, self.splits, self.settings, shape)?;
         let memory_bytes = bench.needs(&*learner, 1)?;
+        // Steps of all accounts in an update.
+        let steps = learner.samples(bench.plan.members[0]) as usize;
         let mut row = CapacityRow {
             what,
             n_envs,
             n_steps,
             batch_size: learner.configs()[0].recipe.batch,
-            updates: self.timesteps.div_ceil(n_envs * n_steps),
+            updates: self.timesteps.div_ceil(steps.max(1)),
             members_at_once: bench.group(&*learner)?.0,
             memory_bytes,
             steps_per_s: None,
@@ -241,7 +259,7 @@ impl Table<'_, '_> {
             let note = format!("needs {}, the memory budget is {}", format_bytes(memory_bytes), format_bytes(budget));
             return Ok(CapacityRow { members_at_once: 0, note: Some(note), ..row });
         }
-        let steps = (n_envs * n_steps) as f64;
+        let steps = steps as f64;
         // One update that warms up and one that counts.
         let expected = rate.map_or(0.0, |rate| 2.0 * steps / rate);
         if expected > share {
@@ -267,7 +285,7 @@ impl Table<'_, '_> {
             Ok(Arrival::Not(note)) => row.note = Some(note),
             Err(why) => row.note = Some(why.to_string()),
         }
-        if row.updates < UPDATES_LEAST {
+        if row.updates < self.least {
             let few = format!("only {} updates in {} timesteps", row.updates, format_count(self.timesteps as u64));
             row.note = Some(row.note.map_or(few.clone(), |note| format!("{few}; {note}")));
         }
@@ -364,7 +382,7 @@ enum Arrival {
 
 impl PlantedMarket {
     /// A signal that tells the next bar three times of five: enough noise that one update does not find it.
-    fn new(settings: &Settings) -> Result<PlantedMarket> {
+    pub(super) fn new(settings: &Settings) -> Result<PlantedMarket> {
         let plant = Plant { accuracy: 0.6, cost_bp: 1.0, ..Plant::default() };
         let synth = Synth {
             seed: settings.general.seed,
@@ -391,6 +409,7 @@ fn market_settings(settings: &Settings) -> Settings {
     if let Some(layers) = settings.classify.net.as_deref().and_then(|net| net.split('/').nth(1)) {
         own.classify.net = Some(layers.trim().to_string());
     }
+    own.evolve = settings.evolve.clone();
     (own.train.learner, own.train.precision) = (settings.train.learner, settings.train.precision);
     (own.train.seeds, own.split.folds) = (SEEDS as usize, Some(1));
     own

@@ -1,6 +1,7 @@
 //! `tune`: which batch, precision, threads and members at once suit a workload on this machine, without training it.
 //!
-//! For policies it is environments, steps and minibatch (`capacity.rs`).
+//! For policies it is environments, steps and minibatch (`capacity.rs`), for evolved ones population and accounts
+//! (`evolve.rs`).
 //!
 //! It reads as `train` does, looks at the gradient noise scale of this net on these data, times real steps of the real
 //! net, and keeps what it chose at home, where `train` finds it. Batch and precision are recipe: they change bits, so a
@@ -9,6 +10,7 @@
 
 mod bench;
 mod capacity;
+mod evolve;
 mod saved;
 mod table;
 
@@ -104,6 +106,12 @@ impl TuneRun {
     }
 }
 
+/// Whether policies are evolved by a search, not trained by gradients.
+pub(crate) fn is_searched(settings: &Settings) -> bool {
+    settings.train.learner.kind().name() == "evolve"
+        && matches!(settings.evolve.algorithm, crate::EvolveAlgorithm::Search(_))
+}
+
 /// Tunes, and keeps what it chose.
 pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneRun> {
     let mut settings = settings.clone();
@@ -115,7 +123,11 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     }
     let kind = settings.train.learner.kind();
     if let Some(batch) = kind.batch(&mut settings).take() {
-        notes.push(format!("train.batch = {batch} of the settings is ignored: tuning chooses the batch"));
+        let (key, what) = match is_searched(&settings) {
+            true => ("evolve.population", "population"),
+            false => ("train.batch", "batch"),
+        };
+        notes.push(format!("{key} = {batch} of the settings is ignored: tuning chooses the {what}"));
     }
     let mut is_policy = false;
     if let Some(rollout) = kind.rollout(&mut settings) {
@@ -170,6 +182,7 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         clock: &clock,
     };
     let found = match is_policy {
+        true if is_searched(&settings) => bench.generations(&source, &splits, &tuner, sink)?,
         true => bench.capacity(&source, &splits, &tuner, sink)?,
         false => bench.best_batch(&source, &tuner, &machine, &mut notes, sink)?,
     };

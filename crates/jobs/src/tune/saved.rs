@@ -29,6 +29,12 @@ pub struct TunedRecipe {
     /// Steps of each environment in an update: recipe.
     #[serde(default)]
     pub n_steps: Option<usize>,
+    /// Individuals that a thread takes at once: pace; null goes by the rule.
+    #[serde(default)]
+    pub at_once: Option<usize>,
+    /// Whether threads stay on cores of their own: pace.
+    #[serde(default)]
+    pub pinned: bool,
 }
 
 /// A recipe, and when it was tuned.
@@ -69,7 +75,8 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
 /// Whether settings leave everything open that is tuned together: what was tuned is taken whole or not at all.
 pub(crate) fn is_open(settings: &mut Settings) -> bool {
     let kind = settings.train.learner.kind();
-    let tried = ["batch", "ppo.n_envs", "ppo.n_steps"].iter().any(|key| settings.has_candidates(key));
+    let tried =
+        ["batch", "ppo.n_envs", "ppo.n_steps", "evolve.population"].iter().any(|key| settings.has_candidates(key));
     let shape = kind.rollout(settings).is_none_or(|r| r.n_envs.is_none() && r.n_steps.is_none());
     !tried && shape && kind.batch(settings).is_none()
 }
