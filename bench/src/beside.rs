@@ -1,4 +1,5 @@
-//! What goes on beside a training: a checkpoint after every unit of work, and a thread that reads bars over and over.
+//! What goes on beside a training: a checkpoint after every unit of work, or every so many seconds, and a thread that
+//! reads bars over and over.
 
 use learn::Training;
 use learn::checkpoint::{About, Store, Writer};
@@ -6,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Bytes of the CSV that is read.
 const BYTES: u64 = 8 << 20;
@@ -18,6 +20,9 @@ pub(crate) struct Beside {
     stop: Arc<AtomicBool>,
     reads: Arc<AtomicU64>,
     saves: u64,
+    /// Between two checkpoints, and when the last was.
+    every: Duration,
+    last: Option<Instant>,
 }
 
 impl Beside {
@@ -35,7 +40,8 @@ impl Beside {
         let open = || Writer::new(Store::open(&folder.join("checkpoints"))?, &[]);
         let writer = if saves { Some(open().map_err(|e| e.to_string())?) } else { None };
         let (stop, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let mut beside = Beside { folder, writer, reader: None, stop, reads, saves: 0 };
+        let mut beside =
+            Beside { folder, writer, reader: None, stop, reads, saves: 0, every: Duration::ZERO, last: None };
         if loads {
             let csv = beside.folder.join("bars.csv");
             super::make_csv::make(&csv, BYTES, u64::MAX)?;
@@ -45,9 +51,19 @@ impl Beside {
         Ok(beside)
     }
 
+    /// The same with a checkpoint every so often at most.
+    pub(crate) fn every(mut self, every: Duration) -> Beside {
+        self.every = every;
+        self
+    }
+
     /// Hands a member's state over to be written, as a run does.
     pub(crate) fn save(&mut self, training: &mut dyn Training, member: u32) -> Result<(), String> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
+        if self.last.is_some_and(|last| last.elapsed() < self.every) {
+            return Ok(());
+        }
+        self.last = Some(Instant::now());
         let snapshot = training.snapshot(member).map_err(|e| e.to_string())?;
         self.saves += 1;
         let about = About { step: self.saves, ..About::default() };

@@ -6,19 +6,20 @@
 //! median counts.
 
 use super::beside::Beside;
+use super::cores::Cores;
 use super::ppo::market;
 use compute::population::{Pace, Pins, Precision, Recipe};
 use compute::{Budget, Choice, Opened};
-use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, Speed};
 use learn::ppo::Actions;
 use learn::{Config, DeviceBudget, Learner, MemberKey};
 use market::OBSERVED;
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// `[--algorithm openai|sep-cma|snes|cem] [--population N] [--rank R] [--envs N] [--steps N] [--net 64,64]
 /// [--features N] [--device D] [--threads N] [--seconds S]
-/// [--beside nothing|checkpoints|loading|both]`
+/// [--beside nothing|checkpoints|loading|both] [--at-once N] [--pinned true]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let mut hypers = Hypers {
         algorithm: Algorithm::OpenAi,
@@ -31,7 +32,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         fitness: Fitness::Growth,
     };
     let (mut net, mut features, mut device, mut threads, mut seconds) = ("64,64", 10, Choice::Cpu, threads, 5.0);
-    let (mut words, mut work) = (words.iter(), "nothing");
+    let (mut words, mut work, mut speed) = (words.iter(), "nothing", Speed::default());
     while let Some(word) = words.next() {
         let value = words.next().copied().ok_or(format!("{word} wants a value"))?;
         let whole = || value.parse::<u32>().map_err(|e| format!("{value}: {e}"));
@@ -51,6 +52,8 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
             "--steps" => hypers.n_steps = whole()?,
             "--net" => net = value,
             "--beside" => work = value,
+            "--at-once" => speed.at_once = Some(whole()?),
+            "--pinned" => speed.pinned = value == "true",
             "--features" => features = whole()? as usize,
             "--threads" => threads = whole()? as usize,
             "--device" => device = value.parse().map_err(text)?,
@@ -71,11 +74,12 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let (generations, patience) = (vec![1_000_000], 1_000_000);
     let spec = Spec { configs, hypers: vec![hypers], generations, stop_after: None, patience, seeds: 1 };
     let started = Instant::now();
-    let evolve = Evolve::new(&problem, &data, &folds, spec).map_err(text)?;
+    let evolve = Evolve::new(&problem, &data, &folds, spec).map_err(text)?.at_speed(speed);
     let tables = problem.tables(&at.device, at.budget).map_err(text)?;
     let key = MemberKey { config: 0, fold: 0, seed: 0 };
     let mut training = evolve.begin(&at, &tables, &[key], Pace::default(), &Pins::default()).map_err(text)?;
-    let mut beside = Beside::start(work)?;
+    // Generations are short: a checkpoint after each would measure the disk.
+    let mut beside = Beside::start(work)?.every(Duration::from_secs(1));
     let mut generation = || -> Result<f64, String> {
         let clock = Instant::now();
         let progress = training.advance(1).map_err(text)?;
@@ -95,11 +99,11 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         generation()?;
     }
     let mut times = Vec::new();
-    let clock = Instant::now();
+    let (clock, cores) = (Instant::now(), Cores::start());
     while times.len() < 5 || clock.elapsed().as_secs_f64() < seconds {
         times.push(generation()?);
     }
-    let count = times.len();
+    let (count, busy) = (times.len(), cores.shares(threads));
     times.sort_by(f64::total_cmp);
     let (median, p99) = (times[count / 2], times[(count * 99 / 100).min(count - 1)]);
     let weights: usize = [features + OBSERVED]
@@ -122,6 +126,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "steps_per_s": steps / median,
         "seconds_per_generation": median,
         "seconds_per_generation_p99": p99,
+        "busy_share_of_each_thread": busy,
         "beside": work,
         "checkpoints_and_reads": beside.done(),
         "generations": count,

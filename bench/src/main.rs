@@ -11,6 +11,7 @@ mod account_steps;
 mod backtest;
 mod beside;
 mod copy;
+mod cores;
 mod environment;
 mod evolve;
 mod features;
