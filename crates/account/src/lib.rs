@@ -38,6 +38,7 @@ mod layout;
 mod logarithm;
 mod params;
 mod portfolio;
+mod show;
 mod state;
 mod step;
 #[cfg(test)]
@@ -48,5 +49,6 @@ pub use batch::{Accounts, GROUP, Orders, Seen};
 pub use logarithm::ln_1p;
 pub use params::Params;
 pub use portfolio::{Portfolio, PortfolioOutcome, SymbolFill};
+pub use show::{SHOWN, shown};
 pub use state::{Account, Action, Event, Events, Fill, Flows, Holding, Outcome};
 pub use step::{close_out, step};

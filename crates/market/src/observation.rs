@@ -1,12 +1,11 @@
 //! What an account is shown of itself, beside a row of the feature table.
 //!
-//! Units are fixed, so that nothing is fitted: fractions of equity, deviations of the return since the position was
-//! opened, logarithms of bars. **Nothing behind the close is in it.**
+//! The numbers are those of `account::shown`. **Nothing behind the close is in them.**
 
-use account::{Account, Bar, Holding, Params, ln_1p};
+use account::{Account, Bar, Params, SHOWN, ln_1p, shown};
 
 /// Numbers that an account is shown of itself.
-pub const OBSERVED: usize = 8;
+pub const OBSERVED: usize = SHOWN;
 
 /// What each is.
 pub const OBSERVED_NAMES: [&str; OBSERVED] = [
@@ -45,32 +44,4 @@ pub fn legal_sides(params: &Params, bar: &Bar) -> [bool; 3] {
 /// ln(1 + bars).
 pub(crate) fn log_bars(bars: f64) -> f32 {
     ln_1p(bars) as f32
-}
-
-/// The same where the logarithms of bars held and of bars to a forced close are at hand.
-#[inline]
-pub(crate) fn shown(
-    params: &Params,
-    holding: &Holding,
-    bar: &Bar,
-    time_of_day: f32,
-    [bars_held, bars_to_close]: [f32; 2],
-) -> [f32; OBSERVED] {
-    let unit = params.multiplier * bar.close * bar.fx_close;
-    let equity = if holding.equity > 0.0 { holding.equity } else { f64::INFINITY };
-    let position = holding.quantity * unit / equity;
-    let moved = if holding.entry > 0.0 { bar.close / holding.entry - 1.0 } else { 0.0 };
-    let side = if holding.quantity > 0.0 { 1.0 } else { -1.0 };
-    let deviation = bar.sigma * holding.bars_held.sqrt();
-    let unrealised = if deviation > 0.0 && holding.quantity != 0.0 { side * moved / deviation } else { 0.0 };
-    [
-        position as f32,
-        ((holding.target - holding.quantity) * unit / equity) as f32,
-        unrealised.clamp(-10.0, 10.0) as f32,
-        bars_held,
-        (1.0 - holding.equity / holding.peak) as f32,
-        (position.abs() / params.leverage) as f32,
-        time_of_day,
-        bars_to_close,
-    ]
 }

@@ -35,7 +35,7 @@ mod world;
 pub use bootstrap::{Bootstrap, Drawn, ModelScore, Rows, TrainingRow};
 pub use evaluate::{Evaluate, NetEvaluator};
 pub use linear::{LinearRow, LinearWorld};
-pub use market::{InfoSet, MarketModel, MarketWorld, ShowAccount};
+pub use market::{InfoSet, MarketModel, MarketWorld, ShowAccount, show_account};
 pub use outcome::Outcomes;
 pub use run::{Root, Search};
 pub use settings::{Mode, RootRule, Settings};

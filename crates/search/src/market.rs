@@ -3,7 +3,7 @@
 //! Actions are short, flat and long. What they earn is counted by `account::step` and by nothing else.
 
 use crate::world::{Chance, Draws, Step, World};
-use account::{Account, Action, Bar, Params};
+use account::{Account, Action, Bar, Params, ln_1p};
 
 /// What may come, by a model that was fitted on the training part of a fold and owns all that it draws from.
 pub trait MarketModel: Sync {
@@ -46,6 +46,12 @@ pub struct InfoSet {
 
 /// Writes what an account is shown of itself at the close of a bar: time of day and bars to a forced close come last.
 pub type ShowAccount = fn(&Params, &Account, &Bar, [f32; 2], &mut [f32]);
+
+/// What accounts are shown as `account::shown` has it: the only way that a card knows.
+pub fn show_account(params: &Params, account: &Account, bar: &Bar, [time_of_day, to_close]: [f32; 2], to: &mut [f32]) {
+    let logarithms = [account.bars_held, f64::from(to_close)].map(|bars| ln_1p(bars) as f32);
+    to.copy_from_slice(&account::shown(params, &account.into(), bar, time_of_day, logarithms));
+}
 
 /// A market model with accounts on it.
 #[derive(Debug)]

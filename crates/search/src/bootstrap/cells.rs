@@ -4,7 +4,7 @@ use super::rows::Rows;
 use compute::random::uniform;
 
 /// Columns, at most.
-pub(super) const COLUMNS: usize = 3;
+pub(crate) const COLUMNS: usize = 3;
 /// Parts that a column's ranks are cut into.
 const BINS: usize = 8;
 /// Ranks are found among so many values of a column.
@@ -13,11 +13,11 @@ const RANKS: usize = 256;
 const LEAST: usize = 48;
 
 /// The ranks of an observation, from 0 to [`BINS`].
-pub(super) type Key = [f32; COLUMNS];
+pub(crate) type Key = [f32; COLUMNS];
 
 /// Rows sorted by their cells: the first column counts most, so cells that share their first columns lie together.
-#[derive(Debug)]
-pub(super) struct Cells {
+#[derive(Debug, Clone)]
+pub(crate) struct Cells {
     columns: Vec<usize>,
     ranks: Vec<Vec<f32>>, // [columns] some of its values in order
     starts: Vec<u32>,     // [BINS ^ columns + 1] where each cell begins in `members`
@@ -37,12 +37,22 @@ impl Cells {
         cells
     }
 
-    pub(super) fn members(&self) -> &[u32] {
+    /// Columns that make rows alike.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Where each cell begins among the members.
+    pub(crate) fn starts(&self) -> &[u32] {
+        &self.starts
+    }
+
+    pub(crate) fn members(&self) -> &[u32] {
         &self.members
     }
 
     /// Where an observation lies.
-    pub(super) fn key(&self, observation: &[f32]) -> Key {
+    pub(crate) fn key(&self, observation: &[f32]) -> Key {
         let mut key = [0.0; COLUMNS];
         for ((to, column), ranks) in key.iter_mut().zip(&self.columns).zip(&self.ranks) {
             let x = observation[*column];

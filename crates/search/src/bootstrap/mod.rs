@@ -18,7 +18,8 @@ pub use score::ModelScore;
 use crate::market::{InfoSet, MarketModel};
 use crate::world::{Chance, Draws};
 use account::Bar;
-use cells::{Cells, Key};
+use cells::Key;
+pub(crate) use cells::{COLUMNS, Cells};
 use compute::{Error, Result};
 
 /// Rows that a model needs at least.
@@ -72,6 +73,11 @@ impl Bootstrap {
     /// The rows.
     pub fn rows(&self) -> &Rows {
         &self.rows
+    }
+
+    /// The cells, for a card.
+    pub(crate) fn cells(&self) -> &Cells {
+        &self.cells
     }
 
     fn key(&self, known: &InfoSet, state: &Drawn) -> Key {

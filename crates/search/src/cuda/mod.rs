@@ -1,14 +1,18 @@
-//! The reference mode on a card: trees, worlds and nets lie there, and nothing goes back and forth inside a search.
+//! Searches on a card: trees, worlds and nets lie there, and nothing goes back and forth inside a search. Here is the
+//! reference mode, in [`HonestSearch`] the honest one.
 //!
 //! [`LinearSearch`] with a small net (plain layers up to 256 wide) is one launch: a block owns its roots for the whole
 //! search, with trees in shared memory, and weights too where they fit beside them. Other nets go through `Nets`, a
 //! graph of one kernel and a pass for each simulation. [`TableSearch`] is for comparisons on fixed tables: there visits
 //! are those of the processor, because arithmetic has the same order and rounding.
 //!
-//! Nets compute in bf16 with f32 sums; trees are f32. Left out: the honest mode.
+//! Nets compute in bf16 with f32 sums; trees are f32.
 
 mod arguments;
+mod honest;
 mod packed;
+
+pub use honest::{HonestModel, HonestModels, HonestRoot, HonestSearch};
 
 use crate::linear::{LinearRow, LinearWorld};
 use crate::outcome::Outcomes;
@@ -68,7 +72,7 @@ fn counted(n: usize) -> Result<u32> {
 fn check(settings: &Settings, actions: usize) -> Result<()> {
     settings.check(actions)?;
     if settings.mode != Mode::Reference {
-        return Err(Error::Invalid("the honest mode runs on the processor; give Mode::Reference for a card".into()));
+        return Err(Error::Invalid("the honest mode is another search on a card; give Mode::Reference here".into()));
     }
     if settings.simulations as usize + 1 >= MOST_NODES {
         return Err(Error::Invalid(format!(
@@ -484,7 +488,7 @@ fn small(
     shape: &Shape,
     plan: Plan,
 ) -> Result<Way> {
-    let (net, pack) = shape.arrays(slab, &found.stream, params)?;
+    let (net, pack) = shape.arrays(slab, &found.stream, params, 1)?;
     let most = if shape.actions <= 4 { 4 } else { 32 };
     let kernel: Kernel<SmallSearch> = module.kernel(&format!("small_{most}_{}", plan.rows))?;
     kernel.allow_shared(counted(plan.shared)?)?;

@@ -1,6 +1,8 @@
 // A small net inside a block that does other things too: 256 threads take up to 64 rows through layers whose weights
 // lie packed, in shared memory or in the cache.
 //
+// Two towers beside each other are layers of both: what one does not read of the other is 0.
+//
 // Packed: for every 8 outputs and every 32 inputs the 32 lanes' words as `mma` takes them, four each. Inputs are padded
 // to 32 and outputs to 32 (the last layer's to 8) with zeros. bf16 products, f32 sums and biases.
 #pragma once
@@ -38,8 +40,11 @@ struct PackLayer {
     u32 stride;
     u32 inputs;
     u32 outputs;
-    u32 second_weight; // the second head, whose outputs come behind the first's; none where `second` is 0
+    u32 second_weight; // of the second head or tower, whose outputs come behind the first's; none where `second` is 0
     u32 second_bias;
+    u32 second_stride;
+    u32 second_inputs;
+    u32 second_shift;  // where its inputs begin among those of the layer
     u32 second;
 };
 
@@ -56,12 +61,15 @@ struct Pack {
 
 __device__ __forceinline__ f32 weight_of(const Pack& given, u32 l, u32 output, u32 input) {
     const PackLayer& from = given.from[l];
-    if (input >= from.inputs) return 0.0f;
-    const u32 column = l == 0 ? given.columns[input] : input;
-    if (output < from.outputs) return given.params[(u64)from.weight + (u64)output * from.stride + column];
+    if (output < from.outputs) {
+        if (input >= from.inputs) return 0.0f;
+        const u32 column = l == 0 ? given.columns[input] : input;
+        return given.params[(u64)from.weight + (u64)output * from.stride + column];
+    }
     const u32 second = output - from.outputs;
-    if (second < from.second) return given.params[(u64)from.second_weight + (u64)second * from.stride + column];
-    return 0.0f;
+    if (second >= from.second || input < from.second_shift || input - from.second_shift >= from.second_inputs) return 0.0f;
+    const u32 column = l == 0 ? given.columns[input] : input - from.second_shift;
+    return given.params[(u64)from.second_weight + (u64)second * from.second_stride + column];
 }
 
 __device__ __forceinline__ void pack_net(const Pack& given) {

@@ -7,8 +7,10 @@ use compute::{Error, Net, Result};
 
 /// Layers, heads as one of them.
 const LAYERS: usize = 5;
-/// The widest that a layer or the input may be.
+/// The widest that a layer may be, of both towers together.
 const WIDEST: usize = 256;
+/// The widest that the input may be.
+const WIDEST_INPUT: usize = 512;
 
 /// Where a small net's layers lie, packed.
 #[derive(Debug, Clone)]
@@ -28,31 +30,49 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The shape of a net, where it is a small one: plain layers up to 256 wide behind each other, then a policy and a
-    /// value.
+    /// The shape of a net, where it is a small one: plain layers up to 256 wide behind each other, in one trunk or two
+    /// towers that read the same, then a policy and a value.
     pub(super) fn of(net: &Net) -> Result<Option<Shape>> {
         let layout = Layout::new(net)?;
         let [policy, value] = net.heads.as_slice() else {
             return Err(Error::Invalid(format!("{} heads; a search needs a policy and a value", net.heads.len())));
         };
-        let plain = net.towers.is_empty()
+        let towers = match net.towers.as_slice() {
+            [] => 1,
+            [one, two] if one.heads == 1 && two.heads == 1 && one.layers.len() == two.layers.len() => 2,
+            _ => return Ok(None),
+        };
+        let count = layout.linears.len() - 2;
+        let plain = net.towers.iter().all(|tower| tower.recurrent.is_empty())
             && net.branches.iter().all(|branch| branch.recurrent.is_empty() && branch.layers.is_empty())
             && net.inputs.iter().all(|input| input.window == 1)
             && value.classes == 1
             && policy.classes < 32
-            && layout.linears.iter().all(|linear| linear.norm.is_none() && linear.outputs <= WIDEST)
-            && layout.linears[0].inputs() <= WIDEST
-            && (2..=LAYERS).contains(&(layout.linears.len() - 1));
+            && count.is_multiple_of(towers)
+            && (2..=LAYERS).contains(&(count / towers + 1))
+            && layout.linears.iter().all(|linear| linear.norm.is_none())
+            && layout.linears[0].inputs() <= WIDEST_INPUT;
         if !plain {
             return Ok(None);
         }
-        let hidden = &layout.linears[..layout.linears.len() - 2];
-        let heads = &layout.linears[layout.linears.len() - 2..];
+        let depth = count / towers;
+        let (hidden, heads) = layout.linears.split_at(count);
+        let levels: Vec<(&Linear, Option<&Linear>)> =
+            (0..depth).map(|at| (&hidden[at], (towers == 2).then(|| &hidden[depth + at]))).collect();
+        let alike = |(one, two): &(&Linear, Option<&Linear>)| {
+            one.outputs + two.map_or(0, |two| two.outputs) <= WIDEST
+                && two.is_none_or(|two| two.activation == one.activation)
+        };
+        let same_input =
+            levels[0].1.is_none_or(|two| two.input == levels[0].0.input && two.columns == levels[0].0.columns);
+        if !same_input || !levels.iter().all(alike) {
+            return Ok(None);
+        }
         let mut shape = Shape {
             layer: [SearchLayer::default(); LAYERS],
             from: [PackLayer::default(); LAYERS],
             columns: hidden[0].columns.iter().flat_map(|range| range.clone()).map(|column| column as u32).collect(),
-            layers: hidden.len() + 1,
+            layers: depth + 1,
             words: 0,
             biases: 0,
             params: layout.params,
@@ -60,15 +80,20 @@ impl Shape {
             outputs: (policy.classes + 1).next_multiple_of(8),
             actions: policy.classes,
         };
-        for (at, linear) in hidden.iter().enumerate() {
-            shape.add(at, linear, linear.outputs.next_multiple_of(32), None);
+        for (at, (one, two)) in levels.iter().enumerate() {
+            let outputs = one.outputs + two.map_or(0, |two| two.outputs);
+            // Behind the first layer a tower reads what it wrote.
+            let shift = if at == 0 { 0 } else { one.inputs() };
+            shape.add(at, one, outputs.next_multiple_of(32), *two, shift, true);
         }
-        shape.add(hidden.len(), &heads[0], shape.outputs, Some(&heads[1]));
+        let shift = if towers == 2 { heads[0].inputs() } else { 0 };
+        shape.add(depth, &heads[0], shape.outputs, Some(&heads[1]), shift, false);
         Ok(Some(shape))
     }
 
-    fn add(&mut self, at: usize, linear: &Linear, outputs: usize, second: Option<&Linear>) {
-        let inputs = linear.inputs().next_multiple_of(32);
+    fn add(&mut self, at: usize, linear: &Linear, outputs: usize, second: Option<&Linear>, shift: usize, hidden: bool) {
+        let reads = linear.inputs().max(second.map_or(0, |own| shift + own.inputs()));
+        let inputs = reads.next_multiple_of(32);
         self.layer[at] = SearchLayer {
             packed: (self.words / 4) as u32,
             bias: self.biases as u32,
@@ -84,12 +109,15 @@ impl Shape {
             outputs: linear.outputs as u32,
             second_weight: second.map_or(0, |own| own.weight as u32),
             second_bias: second.map_or(0, |own| own.bias as u32),
+            second_stride: second.map_or(0, |own| own.input.width as u32),
+            second_inputs: second.map_or(0, |own| own.inputs() as u32),
+            second_shift: shift as u32,
             second: second.map_or(0, |own| own.outputs as u32),
         };
         self.words += inputs * outputs / 2;
         self.biases += outputs;
         // Eight more, so that the rows of a matrix lie in different banks.
-        self.wide = self.wide.max(inputs + 8).max(if second.is_none() { outputs + 8 } else { 0 });
+        self.wide = self.wide.max(inputs + 8).max(if hidden { outputs + 8 } else { 0 });
     }
 
     /// Bytes of shared memory beside weights and trees, for so many rows: biases, activations, outputs, leaves.
@@ -102,13 +130,28 @@ impl Shape {
         (self.words * 4 + self.biases * 4 + self.columns.len() * 4 + 3 * 256) as u64
     }
 
-    /// Arrays for the net, and how they are filled from parameters `[params]`.
-    pub(super) fn arrays(&self, slab: &mut Slab, stream: &Stream, params: &Array<f32>) -> Result<(SearchNet, Pack)> {
-        if params.len() < self.params {
-            return Err(Error::Invalid(format!("{} parameters; the net has {}", params.len(), self.params)));
+    /// How many biases there are.
+    pub(super) fn biases(&self) -> usize {
+        self.biases
+    }
+
+    /// Arrays for so many nets, and how those of the first are filled from parameters `[nets, params]`.
+    pub(super) fn arrays(
+        &self,
+        slab: &mut Slab,
+        stream: &Stream,
+        params: &Array<f32>,
+        nets: usize,
+    ) -> Result<(SearchNet, Pack)> {
+        if params.len() < nets * self.params {
+            return Err(Error::Invalid(format!(
+                "{} parameters; {nets} of these nets have {}",
+                params.len(),
+                nets * self.params
+            )));
         }
-        let packed = slab.array(self.words)?;
-        let biases = slab.array(self.biases)?;
+        let packed = slab.array(nets * self.words)?;
+        let biases = slab.array(nets * self.biases)?;
         let columns = slab.array(self.columns.len())?;
         columns.put(stream, &self.columns)?;
         let net = SearchNet {

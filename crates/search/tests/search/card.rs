@@ -41,7 +41,7 @@ pub(crate) fn close(own: &Outcomes, other: &Outcomes, most: f32) {
 }
 
 /// A number in (-1, 1) for each index.
-fn drawn(key: u64, index: u32) -> f32 {
+pub(crate) fn drawn(key: u64, index: u32) -> f32 {
     philox(key, [index, 0, 0, 0])[0] as f32 / 2_147_483_648.0 - 1.0
 }
 
@@ -130,14 +130,14 @@ impl Case {
 }
 
 /// The nearest number of 16 bits.
-fn bf16(value: f32) -> f32 {
+pub(crate) fn bf16(value: f32) -> f32 {
     let bits = value.to_bits();
     f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
 /// A card rounds activations to bf16 and the processor does not, so that trees differ here and there; what they say is
 /// the same.
-fn alike(own: &Outcomes, other: &Outcomes, what: &str) {
+pub(crate) fn alike(own: &Outcomes, other: &Outcomes, what: &str) {
     let sums = |outcomes: &Outcomes| -> Vec<u32> {
         outcomes.visits.chunks_exact(outcomes.actions).map(|visits| visits.iter().sum()).collect()
     };

@@ -2,6 +2,7 @@
 
 mod card;
 mod gates;
+mod honest_card;
 mod mctx;
 mod same_bits;
 mod worlds;

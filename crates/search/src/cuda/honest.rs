@@ -1,0 +1,863 @@
+//! The honest mode on a card: from all roots of any number of nets and models in one search.
+//!
+//! Small nets (packed as `packed.rs` says) search in one launch: a block owns a few roots from the first draw to the
+//! outcome, and takes the next ones when it is done. Other nets go through `Nets`: graphs of one kernel and one pass for
+//! the roots, their scenarios and each simulation. Roots go to the card in one piece, and what was found comes back in
+//! one.
+//!
+//! Draws, accounts and trees have the bits of the processor; nets compute in bf16. What an account is shown is
+//! `account::shown`, and the model is the [`Bootstrap`]. **A model's rows end where its training ends**: a row behind
+//! the last is the last, is noted, and makes the search an error.
+//!
+//! Left out: several simulations of a root in flight; a card has enough roots.
+
+use super::arguments::{Honest, HonestRound, HonestSmall, Models, Pack, Plain, Probe};
+use super::packed::Shape;
+use super::{BORDER, THREADS, counted, put};
+use crate::bootstrap::{Bootstrap, COLUMNS, Cells};
+use crate::market::InfoSet;
+use crate::outcome::Outcomes;
+use crate::run::{Root, gumbels_of};
+use crate::select;
+use crate::settings::{Mode, RootRule, Settings};
+use crate::world::root_path;
+use account::{Account, Bar, Params, SHOWN, ln_1p};
+use compute::cuda::{Array, Context, Graph, Grid, Image, Kernel, Module, Slab, Stream};
+use compute::nets::{MemberSetup, Nets, OnCard, Setup};
+use compute::population::{Pins, Precision};
+use compute::{Budget, Error, Net, Opened, Result, Tables, image};
+use std::sync::Arc;
+
+static HONEST: Image = image!("honest");
+
+/// As `honest.cuh` and `honest.cu` have them.
+const ACTIONS: usize = 3;
+const DECISION: usize = 18;
+const AFTER: usize = 3;
+const MARKET: usize = 4;
+const STATE: usize = 12;
+const PRICES: usize = 4;
+const ROOT_NUMBERS: usize = Params::NUMBERS + Bar::NUMBERS + STATE;
+const ROOT_FLOATS: usize = 11;
+const ROOT_WORDS: usize = 6;
+const FOUND: usize = 14;
+const MOST_ROWS: usize = 64;
+const MOST_EACH: usize = 8;
+/// Decisions and markets of a tree: an index is half a word, and one value of it means none.
+const MOST_NODES: usize = 0xffff;
+/// Rows of one pass of a wide net, about: what is shown of them lies on the card.
+const WIDE_ROWS: usize = 1 << 17;
+/// Sizes of wide searches whose graphs are kept.
+const KEPT: usize = 4;
+
+/// A model, and what the values of its nets are counted in.
+#[derive(Debug, Clone, Copy)]
+pub struct HonestModel<'a> {
+    /// What may come.
+    pub model: &'a Bootstrap,
+    /// A net's value is multiplied by it.
+    pub unit: f32,
+}
+
+/// A root with the model and the net that it is searched by.
+#[derive(Debug, Clone, Copy)]
+pub struct HonestRoot<'a> {
+    /// What is known, and its counter.
+    pub root: &'a Root<InfoSet>,
+    /// Which of the models.
+    pub model: usize,
+    /// Which of the nets.
+    pub net: usize,
+    /// What is added to the net's logits of the root.
+    pub prior: [f32; ACTIONS],
+}
+
+/// Models on a card; any number of searches share them.
+pub struct HonestModels {
+    context: Arc<Context>,
+    models: Models,
+    cells: Vec<Cells>,
+    rows: Vec<usize>,
+    bytes: u64,
+}
+
+impl HonestModels {
+    /// Bytes of a model of so many rows and features on a card, about.
+    pub fn need(rows: usize, features: usize) -> u64 {
+        (rows * (4 * features + 8 * Bar::NUMBERS + 4 * (2 + 1 + COLUMNS + 1))) as u64
+    }
+
+    /// Puts models on a card.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none, their observations differ in length, or the memory is not enough.
+    pub fn new(context: &Arc<Context>, all: &[HonestModel<'_>]) -> Result<HonestModels> {
+        let Some(first) = all.first() else { return Err(Error::Invalid("no model; give at least one".into())) };
+        let features = first.model.rows().features();
+        let (mut words, mut bars, mut observations, mut times) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut clocks, mut keys, mut members, mut starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for HonestModel { model, unit } in all {
+            let (rows, cells) = (model.rows(), model.cells());
+            if rows.features() != features {
+                return Err(Error::Invalid(format!(
+                    "models of {features} and of {} features; all of a search have as many",
+                    rows.features()
+                )));
+            }
+            let ends = [clocks.len(), rows.len(), members.len(), cells.members().len(), starts.len(), cells.columns()];
+            for word in ends {
+                words.push(counted(word)?);
+            }
+            words.extend([unit.to_bits(), 0]);
+            for row in rows.all() {
+                bars.extend(row.bar.numbers());
+                times.extend([row.time[0], logarithm(row.time[1])]);
+                clocks.push(row.clock);
+            }
+            observations.extend_from_slice(rows.observations());
+            keys.extend(rows.observations().chunks_exact(features).flat_map(|row| cells.key(row)));
+            members.extend_from_slice(cells.members());
+            starts.extend_from_slice(cells.starts());
+        }
+        let words_of_four = words.len()
+            + observations.len()
+            + times.len()
+            + clocks.len()
+            + keys.len()
+            + members.len()
+            + starts.len()
+            + 1;
+        let bytes = 4 * words_of_four as u64 + 8 * bars.len() as u64 + 12 * BORDER;
+        let mut slab = context.slab(bytes)?;
+        let stream = Stream::new(context)?;
+        let models = Models {
+            models: put(&mut slab, &stream, &words)?,
+            bars: put(&mut slab, &stream, &bars)?,
+            observations: put(&mut slab, &stream, &observations)?,
+            times: put(&mut slab, &stream, &times)?,
+            clocks: put(&mut slab, &stream, &clocks)?,
+            keys: put(&mut slab, &stream, &keys)?,
+            members: put(&mut slab, &stream, &members)?,
+            starts: put(&mut slab, &stream, &starts)?,
+            reached: put(&mut slab, &stream, &[0u32])?,
+            features: features as u32,
+        };
+        Ok(HonestModels {
+            context: Arc::clone(context),
+            models,
+            cells: all.iter().map(|own| own.model.cells().clone()).collect(),
+            rows: all.iter().map(|own| own.model.rows().len()).collect(),
+            bytes,
+        })
+    }
+
+    /// Bytes that they take.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The clock time that a kernel gets for a row of a model: of one behind the last that of the last, and then every
+    /// search on these models is an error. For tests.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such model, or the card fails.
+    pub fn probe(&self, model: usize, row: u32) -> Result<u32> {
+        if model >= self.rows.len() {
+            return Err(Error::Invalid(format!("model {model}; there are {}", self.rows.len())));
+        }
+        let stream = Stream::new(&self.context)?;
+        let to = put(&mut self.context.slab(BORDER)?, &stream, &[0u32])?;
+        let given = Probe { models: self.models.clone(), to: to.clone(), model: model as u32, row };
+        let kernel: Kernel<Probe> = Module::load(&self.context, &HONEST)?.kernel("probe_row")?;
+        kernel.launch(&stream, Grid::row(1, 1), &given)?;
+        Ok(to.get(&stream)?[0])
+    }
+
+    /// Refuses what was found with a row behind the end of a model's training.
+    fn refuse_reached(&self, stream: &Stream) -> Result<()> {
+        match self.models.reached.get(stream)?[0] {
+            0 => Ok(()),
+            _ => Err(Error::Invalid(
+                "a search asked for a row behind the end of its model's training; this is a bug, please report it"
+                    .into(),
+            )),
+        }
+    }
+}
+
+/// ln(1 + bars) to a forced close.
+fn logarithm(bars: f32) -> f32 {
+    ln_1p(f64::from(bars)) as f32
+}
+
+/// A search on a card with its memory, which is taken once.
+pub struct HonestSearch {
+    models: Arc<HonestModels>,
+    stream: Stream,
+    settings: Settings,
+    /// Arrays for as many roots as go at once; how many a launch has is set when it is made.
+    search: Honest,
+    way: Way,
+    nets: usize,
+    /// Roots that go at once.
+    most: usize,
+    bytes: u64,
+}
+
+enum Way {
+    Small(Box<Small>),
+    Wide(Box<Wide>),
+    /// One net without layers, in f32: for comparisons.
+    Plain(Box<Rounds>, Kernel<Plain>, Array<f32>),
+}
+
+struct Small {
+    pack: (Kernel<Pack>, Pack),
+    params: Array<f32>,
+    kernel: Kernel<HonestSmall>,
+    given: HonestSmall,
+    shared: u32,
+    blocks: usize,
+    most_each: usize,
+}
+
+struct Rounds {
+    kernel: Kernel<HonestRound>,
+    given: HonestRound,
+}
+
+struct Wide {
+    rounds: Rounds,
+    nets: Nets,
+    /// Of each number of roots of a net: heads of the roots, their scenarios and codes, and graphs of all rounds.
+    graphs: Vec<(usize, [Vec<Array<f32>>; 3], Vec<Graph>)>,
+}
+
+/// What a tree takes.
+struct Extent {
+    words: usize,
+    doubles: usize,
+    /// Rows that are evaluated at once, at most.
+    rows: usize,
+}
+
+impl Extent {
+    fn of(settings: &Settings) -> Extent {
+        let (sims, codes, scenarios) = (settings.simulations as usize, settings.codes, settings.scenarios);
+        let decisions = 1 + ACTIONS * scenarios + sims * codes;
+        let markets = 1 + scenarios + sims * codes;
+        Extent {
+            words: decisions * DECISION + (ACTIONS + sims) * AFTER + markets * MARKET,
+            doubles: STATE * decisions + PRICES * markets,
+            rows: (ACTIONS * scenarios).max(codes),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        (4 * self.words + 8 * self.doubles + 4 * SHOWN * self.rows) as u64
+    }
+}
+
+/// What is wrong with settings on a card, if anything.
+fn check(settings: &Settings) -> Result<()> {
+    settings.check(ACTIONS)?;
+    let invalid = |message: String| Err(Error::Invalid(message));
+    match settings.mode {
+        Mode::Honest { in_flight: 1 } => {}
+        Mode::Honest { in_flight } => {
+            return invalid(format!("{in_flight} simulations of a root in flight; a card has one, and many roots"));
+        }
+        Mode::Reference => return invalid("the reference mode is another search on a card".into()),
+    }
+    let nodes = 1 + ACTIONS * settings.scenarios + settings.simulations as usize * settings.codes;
+    if nodes >= MOST_NODES || settings.simulations as usize + ACTIONS >= MOST_NODES {
+        return invalid(format!(
+            "a tree of {nodes} decisions; one on a card has at most {MOST_NODES}, so give fewer simulations, codes or \
+             scenarios"
+        ));
+    }
+    Ok(())
+}
+
+impl HonestSearch {
+    /// Bytes of a search from so many roots at once, without models and without what `Nets` takes for wide nets.
+    ///
+    /// # Errors
+    ///
+    /// Where a setting or the net makes no sense.
+    pub fn need(
+        context: &Context,
+        net: &Net,
+        nets: usize,
+        features: usize,
+        settings: &Settings,
+        roots: usize,
+    ) -> Result<u64> {
+        check(settings)?;
+        let layout = compute::net::Layout::new(net)?;
+        let extent = Extent::of(settings);
+        let own = roots_bytes(features, roots) + ((ACTIONS + 1) * settings.simulations as usize * 4) as u64;
+        Ok(own
+            + 24 * BORDER
+            + match Shape::of(&dense(net))? {
+                Some(shape) => {
+                    let (each, blocks) = (most_each(settings), context.gpu().multiprocessors as usize);
+                    let of_nets = nets as u64 * (shape.bytes() + 4 * layout.params as u64);
+                    (each * blocks) as u64 * extent.bytes() + of_nets
+                }
+                None => {
+                    let per = wide_per(settings, nets, roots);
+                    let inputs = features + SHOWN;
+                    (per * nets) as u64 * (extent.bytes() + (4 * extent.rows * (inputs + ACTIONS + 1) + 8) as u64)
+                }
+            })
+    }
+
+    /// A search by `nets` nets of one shape, whose parameters are still to be set; `roots` go at once, and more in
+    /// several goes. The net's inputs are as for [`NetEvaluator`](crate::NetEvaluator): a row's observation, then what
+    /// an account is shown. Rewards count `discount` for every bar that they come later.
+    ///
+    /// # Errors
+    ///
+    /// Where models, net or settings make no sense together, or the memory is not enough.
+    pub fn new(
+        models: &Arc<HonestModels>,
+        net: &Net,
+        nets: usize,
+        settings: &Settings,
+        discount: f32,
+        roots: usize,
+    ) -> Result<HonestSearch> {
+        check(settings)?;
+        let net = dense(net);
+        let features = models.models.features as usize;
+        if net.extras() != features + SHOWN || net.heads.first().is_none_or(|head| head.classes != ACTIONS) {
+            return Err(Error::Invalid(format!(
+                "a net of {} inputs; the models show {features} features, and accounts {SHOWN} numbers of themselves, and \
+                 have {ACTIONS} actions",
+                net.extras()
+            )));
+        }
+        let (nets, context) = (nets.max(1), &models.context);
+        let shape = Shape::of(&net)?.filter(|shape| shared_of(shape, false) <= context.gpu().shared as usize);
+        let params = compute::net::Layout::new(&net)?.params;
+        let Some(shape) = shape else { return HonestSearch::wide(models, &net, nets, settings, discount, roots) };
+        let (each, blocks) = (most_each(settings), context.gpu().multiprocessors as usize);
+        let extent = Extent::of(settings);
+        let bytes = HonestSearch::need(context, &net, nets, features, settings, roots)?;
+        let mut slab = context.slab(bytes)?;
+        let stream = Stream::new(context)?;
+        let search = arrays(models, &mut slab, &stream, settings, discount, roots, each * blocks)?;
+        let params = slab.array(nets * params)?;
+        let (net, pack) = shape.arrays(&mut slab, &stream, &params, nets)?;
+        let weights_inside = shared_of(&shape, true) <= context.gpu().shared as usize;
+        let shared = shared_of(&shape, weights_inside);
+        let given = HonestSmall {
+            search: search.clone(),
+            net,
+            groups: slab.array(2 * roots)?,
+            own: slab.array(each * blocks * extent.rows * SHOWN)?,
+            words: counted(shape.words)?,
+            biases: counted(shape.biases())?,
+            each: each as u32,
+            weights_inside: u32::from(weights_inside),
+        };
+        let module = Module::load(context, &HONEST)?;
+        let kernel: Kernel<HonestSmall> = module.kernel("honest_small")?;
+        kernel.allow_shared(counted(shared)?)?;
+        let pack = (module.kernel("pack_honest")?, pack);
+        let small = Small { pack, params, kernel, given, shared: shared as u32, blocks, most_each: each };
+        let (models, settings) = (Arc::clone(models), settings.clone());
+        Ok(HonestSearch {
+            models,
+            stream,
+            settings,
+            search,
+            way: Way::Small(Box::new(small)),
+            nets,
+            most: roots,
+            bytes,
+        })
+    }
+
+    fn wide(
+        models: &Arc<HonestModels>,
+        net: &Net,
+        nets: usize,
+        settings: &Settings,
+        discount: f32,
+        roots: usize,
+    ) -> Result<HonestSearch> {
+        let per = wide_per(settings, nets, roots);
+        let (mut made, slab) = HonestSearch::rounds(models, settings, discount, nets, per)?;
+        drop(slab);
+        let device = Opened::Cuda(Arc::clone(&models.context));
+        let tables = Tables::new(&device, Budget::default(), &[], &[])?;
+        let setup = Setup::inference((per * Extent::of(settings).rows).min(PASS_ROWS), Precision::Bf16);
+        let members: Vec<MemberSetup> = (0..nets).map(|id| MemberSetup { id: id as u32, scales: Vec::new() }).collect();
+        let pins = Nets::plan_pins(&device, net, &setup, &Pins::default())?;
+        let nets = Nets::new(&device, Budget::default(), net, &tables, &setup, &members, &pins)?;
+        let Way::Plain(rounds, ..) = made.way else { unreachable!("a search in rounds") };
+        made.way = Way::Wide(Box::new(Wide { rounds: *rounds, nets, graphs: Vec::new() }));
+        Ok(made)
+    }
+
+    /// A search whose one net is `[A + 1, inputs]` weights: f32 sums in the order of the inputs, logits first and then
+    /// the value. For comparisons with the processor, bit by bit.
+    ///
+    /// # Errors
+    ///
+    /// Where the weights are not as many, a setting makes no sense, or the memory is not enough.
+    pub fn plain(
+        models: &Arc<HonestModels>,
+        weights: &[f32],
+        settings: &Settings,
+        discount: f32,
+        roots: usize,
+    ) -> Result<HonestSearch> {
+        check(settings)?;
+        let inputs = models.models.features as usize + SHOWN;
+        if weights.len() != (ACTIONS + 1) * inputs {
+            return Err(Error::Invalid(format!("{} weights for {inputs} inputs", weights.len())));
+        }
+        let (mut made, _) = HonestSearch::rounds(models, settings, discount, 1, wide_per(settings, 1, roots))?;
+        let Way::Plain(_, _, own) = &mut made.way else { unreachable!("a search in rounds") };
+        *own = put(&mut models.context.slab(4 * weights.len() as u64)?, &made.stream, weights)?;
+        Ok(made)
+    }
+
+    /// What searches in rounds share; there is no net yet.
+    fn rounds(
+        models: &Arc<HonestModels>,
+        settings: &Settings,
+        discount: f32,
+        nets: usize,
+        per: usize,
+    ) -> Result<(HonestSearch, Slab)> {
+        let (context, extent) = (&models.context, Extent::of(settings));
+        let (features, roots) = (models.models.features as usize, nets * per);
+        let inputs = features + SHOWN;
+        let bytes = roots as u64 * (extent.bytes() + (4 * extent.rows * (inputs + ACTIONS + 1) + 8) as u64)
+            + roots_bytes(features, roots)
+            + ((ACTIONS + 1) * settings.simulations as usize * 4) as u64
+            + 24 * BORDER;
+        let mut slab = context.slab(bytes)?;
+        let stream = Stream::new(context)?;
+        let search = arrays(models, &mut slab, &stream, settings, discount, roots, roots)?;
+        let given = HonestRound {
+            search: search.clone(),
+            shown: slab.array(roots * extent.rows * inputs)?,
+            logits: slab.array(roots * extent.rows * ACTIONS)?,
+            values: slab.array(roots * extent.rows)?,
+            ends: slab.array(2 * roots)?,
+            each: 1,
+            round: 0,
+        };
+        let module = Module::load(context, &HONEST)?;
+        let rounds = Rounds { kernel: module.kernel("honest_round")?, given };
+        let nothing = slab.array(0)?;
+        let way = Way::Plain(Box::new(rounds), module.kernel("plain_net")?, nothing);
+        let (models, settings) = (Arc::clone(models), settings.clone());
+        Ok((HonestSearch { models, stream, settings, search, way, nets, most: roots, bytes }, slab))
+    }
+
+    /// Bytes of its memory on the card, without models and without what `Nets` takes for a wide net.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How it works, in words.
+    pub fn describe(&self) -> &'static str {
+        match &self.way {
+            Way::Small(_) => "a whole search in one kernel",
+            Way::Wide(_) => "a kernel and a pass for each simulation",
+            Way::Plain(..) => "a net without layers",
+        }
+    }
+
+    /// The parameters of a net, `[params]`.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such net, they do not fit, or the card fails.
+    pub fn set_params(&mut self, net: usize, params: &[f32]) -> Result<()> {
+        if net >= self.nets {
+            return Err(Error::Invalid(format!("net {net}; there are {}", self.nets)));
+        }
+        match &mut self.way {
+            Way::Small(small) => {
+                let each = small.params.len() / self.nets;
+                let own = small.params.part(net * each, each)?;
+                own.put(&self.stream, params)?;
+                let (words, biases) = (small.given.words as usize, small.given.biases as usize);
+                let pack = Pack {
+                    params: own,
+                    packed: small.pack.1.packed.part(net * words, words)?,
+                    biases: small.pack.1.biases.part(net * biases, biases)?,
+                    ..small.pack.1.clone()
+                };
+                small.pack.0.launch(
+                    &self.stream,
+                    Grid { blocks: [32, 1, 1], threads: [THREADS, 1, 1], shared: 0 },
+                    &pack,
+                )
+            }
+            Way::Wide(wide) => wide.nets.set_params(net, params),
+            Way::Plain(..) => Err(Error::Invalid("a net without layers has its weights".into())),
+        }
+    }
+
+    /// Searches from all roots; what was found is in their order.
+    ///
+    /// # Errors
+    ///
+    /// Where a root has a model or a net that is not there, an account with a stop or a limit, or an observation of
+    /// another length; where a row behind the end of a model's training was asked for; or where the card fails.
+    pub fn run(&mut self, roots: &[HonestRoot<'_>]) -> Result<Outcomes> {
+        let scale = match self.settings.rule {
+            RootRule::Puct { .. } => 0.0,
+            RootRule::Gumbel { scale, .. } => scale,
+        };
+        self.run_scaled(roots, scale)
+    }
+
+    /// The same where Gumbel draws count so much: 0 takes what is best.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](HonestSearch::run).
+    pub fn run_scaled(&mut self, roots: &[HonestRoot<'_>], scale: f32) -> Result<Outcomes> {
+        roots.iter().try_for_each(|root| self.refuse(root))?;
+        let mut order: Vec<usize> = (0..roots.len()).collect();
+        order.sort_by_key(|at| roots[*at].net);
+        let mut found = vec![0u32; roots.len() * FOUND];
+        let mut keep = |order: &[usize], words: &[u32]| {
+            for (at, own) in order.iter().zip(words.chunks_exact(FOUND)) {
+                found[at * FOUND..(at + 1) * FOUND].copy_from_slice(own);
+            }
+        };
+        match &self.way {
+            Way::Small(_) => {
+                for order in order.chunks(self.most.max(1)) {
+                    self.upload(roots, order, scale)?;
+                    self.launch_small(roots, order)?;
+                    keep(order, &self.search.found.part(0, order.len() * FOUND)?.get(&self.stream)?);
+                }
+            }
+            Way::Wide(_) | Way::Plain(..) => {
+                let per = self.most / self.nets;
+                // Nets have as many roots each: who has fewer takes the first root again.
+                let mut of_nets: Vec<&[usize]> = Vec::new();
+                let mut rest = order.as_slice();
+                for net in 0..self.nets {
+                    let count = rest.iter().take_while(|at| roots[**at].net == net).count();
+                    let (own, later) = rest.split_at(count);
+                    of_nets.push(own);
+                    rest = later;
+                }
+                let rounds = of_nets.iter().map(|own| own.len().div_ceil(per)).max().unwrap_or(0);
+                for round in 0..rounds {
+                    let part = |own: &&[usize]| own.iter().copied().skip(round * per).take(per).collect::<Vec<_>>();
+                    let parts: Vec<Vec<usize>> = of_nets.iter().map(part).collect();
+                    let each = parts.iter().map(Vec::len).max().unwrap_or(0);
+                    let padded: Vec<usize> = parts
+                        .iter()
+                        .flat_map(|own| (0..each).map(|i| own.get(i).copied().unwrap_or(order[0])))
+                        .collect();
+                    self.upload(roots, &padded, scale)?;
+                    self.launch_rounds(each)?;
+                    let words = self.search.found.part(0, padded.len() * FOUND)?.get(&self.stream)?;
+                    for (own, words) in parts.iter().zip(words.chunks_exact(each * FOUND)) {
+                        keep(own, words);
+                    }
+                }
+            }
+        }
+        self.models.refuse_reached(&self.stream)?;
+        Ok(outcomes(&found))
+    }
+
+    /// Puts the last search on the stream once more, and waits: what is timed.
+    ///
+    /// # Errors
+    ///
+    /// Where the card fails.
+    pub fn again(&mut self, roots: &[HonestRoot<'_>]) -> Result<()> {
+        let mut order: Vec<usize> = (0..roots.len().min(self.most)).collect();
+        order.sort_by_key(|at| roots[*at].net);
+        match &self.way {
+            Way::Small(_) => self.launch_small(roots, &order)?,
+            Way::Wide(_) | Way::Plain(..) => self.launch_rounds(order.len().div_ceil(self.nets))?,
+        }
+        self.stream.wait()
+    }
+
+    fn refuse(&self, own: &HonestRoot<'_>) -> Result<()> {
+        let (known, features) = (&own.root.known, self.models.models.features as usize);
+        let invalid = |message: String| Err(Error::Invalid(message));
+        if own.model >= self.models.rows.len() || own.net >= self.nets {
+            return invalid(format!(
+                "a root of model {} and net {}; there are {} and {}",
+                own.model,
+                own.net,
+                self.models.rows.len(),
+                self.nets
+            ));
+        }
+        if known.observation.len() != features {
+            return invalid(format!(
+                "an observation of {} numbers; the models have {features}",
+                known.observation.len()
+            ));
+        }
+        if known.account.stop != 0.0 || known.account.limit != 0.0 {
+            return invalid("an account with a stop or a limit; a search on a card has none".into());
+        }
+        Ok(())
+    }
+
+    /// Roots in an order, in one piece each of numbers, floats and words.
+    fn upload(&mut self, roots: &[HonestRoot<'_>], order: &[usize], scale: f32) -> Result<()> {
+        let features = self.models.models.features as usize;
+        let rule = match self.settings.rule {
+            RootRule::Gumbel { considered, .. } => RootRule::Gumbel { considered, scale },
+            puct => puct,
+        };
+        let settings = Settings { rule, ..self.settings.clone() };
+        let mut numbers = Vec::with_capacity(order.len() * ROOT_NUMBERS);
+        let mut floats = Vec::with_capacity(order.len() * (features + ROOT_FLOATS));
+        let mut words = Vec::with_capacity(order.len() * ROOT_WORDS);
+        for at in order {
+            let HonestRoot { root, model, net, prior } = &roots[*at];
+            let known = &root.known;
+            numbers.extend(known.params.numbers());
+            numbers.extend(known.bar.numbers());
+            numbers.extend_from_slice(&Account::numbers(&known.account)[..STATE]);
+            floats.extend_from_slice(&known.observation);
+            floats.extend([known.time[0], logarithm(known.time[1])]);
+            floats.extend(self.models.cells[*model].key(&known.observation));
+            floats.extend(prior);
+            floats.extend(gumbels_of(&settings, std::slice::from_ref(*root), ACTIONS));
+            let path = root_path(root.counter);
+            words.extend([path as u32, (path >> 32) as u32, *model as u32, *net as u32]);
+            words.extend([known.excluded.start, known.excluded.end]);
+        }
+        let Honest { numbers: to_numbers, floats: to_floats, root_words, .. } = &self.search;
+        to_numbers.part(0, numbers.len())?.put(&self.stream, &numbers)?;
+        to_floats.part(0, floats.len())?.put(&self.stream, &floats)?;
+        root_words.part(0, words.len())?.put(&self.stream, &words)
+    }
+
+    fn launch_small(&mut self, roots: &[HonestRoot<'_>], order: &[usize]) -> Result<()> {
+        let Way::Small(small) = &mut self.way else { return Ok(()) };
+        // As many blocks as the card takes at once, where there are roots for them.
+        let each = order.len().div_ceil(small.blocks).clamp(1, small.most_each);
+        let mut groups = Vec::new();
+        let mut from = 0;
+        while from < order.len() {
+            let net = roots[order[from]].net;
+            let count = order[from..].iter().take(each).take_while(|at| roots[**at].net == net).count();
+            groups.extend([from as u32, count as u32]);
+            from += count;
+        }
+        let own = small.given.groups.part(0, groups.len())?;
+        own.put(&self.stream, &groups)?;
+        let mut given = small.given.clone();
+        (given.groups, given.search.roots) = (own, counted(order.len())?);
+        let blocks = (groups.len() / 2).min(small.blocks) as u32;
+        let grid = Grid { blocks: [blocks, 1, 1], threads: [THREADS, 1, 1], shared: small.shared };
+        small.kernel.launch(&self.stream, grid, &given)
+    }
+
+    /// All rounds of a search from `per` roots of each net.
+    fn launch_rounds(&mut self, per: usize) -> Result<()> {
+        let (stream, settings, nets) = (&self.stream, &self.settings, self.nets);
+        let last = settings.simulations + 2;
+        match &mut self.way {
+            Way::Small(_) => Ok(()),
+            Way::Plain(rounds, kernel, weights) => {
+                let rounds = &mut **rounds;
+                for round in 0..=last {
+                    let rows = per * rows_of(settings, round);
+                    rounds.launch(stream, round, per, (&rounds.given.logits.clone(), &rounds.given.values.clone()))?;
+                    let given = Plain {
+                        shown: rounds.given.shown.clone(),
+                        weights: weights.clone(),
+                        logits: rounds.given.logits.clone(),
+                        values: rounds.given.values.clone(),
+                        inputs: self.models.models.features + SHOWN as u32,
+                        rows: counted(rows)?,
+                    };
+                    if round < last {
+                        kernel.launch(stream, Grid::row(rows, 128), &given)?;
+                    }
+                }
+                Ok(())
+            }
+            Way::Wide(wide) => {
+                if wide.graphs.iter().all(|(own, ..)| *own != per) {
+                    let heads = |rows: usize| wide.nets.head_arrays(per * rows);
+                    let mut heads = heads;
+                    let heads = [heads(1)?, heads(ACTIONS * settings.scenarios)?, heads(settings.codes)?];
+                    // What is captured has to have run once.
+                    wide.run(stream, settings, nets, per, &heads, 0..last + 1)?;
+                    stream.wait()?;
+                    let mut graphs = Vec::new();
+                    for first in (0..=last).step_by(super::ROUNDS as usize) {
+                        let part = first..(first + super::ROUNDS).min(last + 1);
+                        graphs.push(stream.capture(|| wide.run(stream, settings, nets, per, &heads, part))?);
+                    }
+                    if wide.graphs.len() >= KEPT {
+                        wide.graphs.remove(0);
+                    }
+                    wide.graphs.push((per, heads, graphs));
+                }
+                let own = wide.graphs.iter().find(|(own, ..)| *own == per);
+                own.map_or(Ok(()), |(_, _, graphs)| graphs.iter().try_for_each(|graph| graph.launch(stream)))
+            }
+        }
+    }
+}
+
+impl Rounds {
+    /// One round of `per` roots of each net, which reads evaluations of the round before.
+    fn launch(
+        &mut self,
+        stream: &Stream,
+        round: u32,
+        roots: usize,
+        (logits, values): (&Array<f32>, &Array<f32>),
+    ) -> Result<()> {
+        let blocks = stream.context().gpu().multiprocessors as usize;
+        let each = roots.div_ceil(blocks).clamp(1, MOST_EACH);
+        self.given.search.roots = counted(roots)?;
+        (self.given.each, self.given.round) = (each as u32, round);
+        (self.given.logits, self.given.values) = (logits.clone(), values.clone());
+        let grid = Grid { blocks: [roots.div_ceil(each) as u32, 1, 1], threads: [THREADS, 1, 1], shared: 0 };
+        self.kernel.launch(stream, grid, &self.given)
+    }
+}
+
+impl Wide {
+    fn run(
+        &mut self,
+        stream: &Stream,
+        settings: &Settings,
+        nets: usize,
+        per: usize,
+        heads: &[Vec<Array<f32>>; 3],
+        rounds: std::ops::Range<u32>,
+    ) -> Result<()> {
+        for round in rounds {
+            // Evaluations of the round before; the first has none.
+            let before = &heads[round.saturating_sub(1).min(2) as usize];
+            self.rounds.launch(stream, round, nets * per, (&before[0], &before[1]))?;
+            if round < settings.simulations + 2 {
+                let rows = per * rows_of(settings, round);
+                let inputs = self.nets.net().extras();
+                let shown = self.rounds.given.shown.part(0, nets * rows * inputs)?;
+                let batch = OnCard { rows, ids: None, extras: Some(&shown) };
+                self.nets.forward_on(stream, batch, &heads[round.min(2) as usize])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of a root that a round shows.
+fn rows_of(settings: &Settings, round: u32) -> usize {
+    match round {
+        0 => 1,
+        1 => ACTIONS * settings.scenarios,
+        _ => settings.codes,
+    }
+}
+
+/// Rows that `Nets` takes at once.
+const PASS_ROWS: usize = 1 << 14;
+
+/// All inputs as numbers that come with a row.
+fn dense(net: &Net) -> Net {
+    let mut net = net.clone();
+    net.inputs.iter_mut().for_each(|input| input.dense = true);
+    net
+}
+
+/// Roots of a block, at most: their codes are rows of one product.
+fn most_each(settings: &Settings) -> usize {
+    (MOST_ROWS / settings.codes).clamp(1, MOST_EACH)
+}
+
+/// Roots of each wide net that go at once.
+fn wide_per(settings: &Settings, nets: usize, roots: usize) -> usize {
+    (WIDE_ROWS / Extent::of(settings).rows / nets).clamp(1, roots.div_ceil(nets).max(1))
+}
+
+fn shared_of(shape: &Shape, weights_inside: bool) -> usize {
+    shape.shared(MOST_ROWS) + if weights_inside { 4 * shape.words } else { 0 }
+}
+
+/// Bytes of what is known of roots and what is found of them.
+fn roots_bytes(features: usize, roots: usize) -> u64 {
+    (roots * (8 * ROOT_NUMBERS + 4 * (features + ROOT_FLOATS + ROOT_WORDS + FOUND + 2))) as u64
+}
+
+fn arrays(
+    models: &HonestModels,
+    slab: &mut Slab,
+    stream: &Stream,
+    settings: &Settings,
+    discount: f32,
+    roots: usize,
+    trees: usize,
+) -> Result<Honest> {
+    let (features, extent) = (models.models.features as usize, Extent::of(settings));
+    let (rule, considered, init, base) = match settings.rule {
+        RootRule::Puct { init, base } => (0, 0, init, base),
+        RootRule::Gumbel { considered, .. } => (1, considered.min(ACTIONS), 0.0, 1.0),
+    };
+    let sequences: Vec<u32> =
+        (0..=considered).flat_map(|n| select::halving(n, settings.simulations as usize)).collect();
+    Ok(Honest {
+        models: models.models.clone(),
+        numbers: slab.array(roots * ROOT_NUMBERS)?,
+        floats: slab.array(roots * (features + ROOT_FLOATS))?,
+        root_words: slab.array(roots * ROOT_WORDS)?,
+        sequences: put(slab, stream, &sequences)?,
+        words: slab.array(trees * extent.words)?,
+        doubles: slab.array(trees * extent.doubles)?,
+        found: slab.array(roots * FOUND)?,
+        word_stride: counted(extent.words)?,
+        double_stride: counted(extent.doubles)?,
+        roots: counted(roots)?,
+        scenarios: settings.scenarios as u32,
+        codes: settings.codes as u32,
+        simulations: settings.simulations,
+        depth: settings.depth,
+        rule,
+        considered: considered as u32,
+        init,
+        base,
+        discount,
+        seed: settings.seed,
+    })
+}
+
+/// What the words of `[roots, FOUND]` say.
+fn outcomes(found: &[u32]) -> Outcomes {
+    let mut all = Outcomes { actions: ACTIONS, ..Outcomes::default() };
+    for own in found.chunks_exact(FOUND) {
+        let float = |at: usize| f32::from_bits(own[at]);
+        all.visits.extend_from_slice(&own[..3]);
+        all.q.extend((3..6).map(float));
+        all.policy.extend((6..9).map(float));
+        all.value.push(float(9));
+        all.advantage.push(float(10));
+        all.error.push(float(11));
+        all.chosen.push(own[12] as u8);
+        all.held.push(own[13] as u8);
+    }
+    all
+}
