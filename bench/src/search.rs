@@ -4,17 +4,17 @@
 //! which is the reward; the net reads them and gives three logits and a value. In the honest mode the world is a
 //! bootstrap of 20,000 training rows with 56 features and accounts on it. Searches are timed one by one after a
 //! warm-up, and the median counts; beside it the rate of the same net on as many rows as there are roots. On a card
-//! there is the reference mode alone, and nets compute in bf16.
+//! nets compute in bf16; an honest search there is timed with its upload and download, and without.
 
 use account::{Account, Bar, Params};
 use compute::cuda::Context;
 use compute::net::{Layout, init};
 use compute::{Net, Result as Computed};
 use random::{SplitMix, normal};
-use search::cuda::LinearSearch;
+use search::cuda::{HonestModel, HonestModels, HonestRoot, HonestSearch, LinearSearch};
 use search::{
     Bootstrap, Evaluate, InfoSet, LinearRow, LinearWorld, MarketWorld, Mode, NetEvaluator, Root, RootRule, Rows,
-    Search, Settings, TrainingRow, World,
+    Search, Settings, TrainingRow, World, show_account,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use std::time::Instant;
 const INPUTS: usize = 64;
 const FEATURES: usize = 56;
 const TRAINING_ROWS: u32 = 20_000;
+const DISCOUNT: f32 = 0.99;
 /// The peer's world.
 const SHRINKING: LinearWorld = LinearWorld { inputs: INPUTS, actions: 3, shrink: 0.99, push: 0.01, discount: 0.99 };
 
@@ -68,12 +69,9 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         let known = (0..load.roots).map(|_| row()).collect();
         return if card { run_on_card(&load, known) } else { run(&load, &SHRINKING, known, "") };
     }
-    if card {
-        return Err("the honest mode runs on the processor; leave out --device cuda".into());
-    }
     (load.settings.mode, load.settings.codes, load.settings.depth) = (Mode::Honest { in_flight }, codes, 8);
     let (world, known) = market(load.roots).map_err(text)?;
-    run(&load, &world, known, "honest")
+    if card { run_honest_on_card(&load, &world, known) } else { run(&load, &world, known, "honest") }
 }
 
 fn known<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T, String> {
@@ -112,6 +110,44 @@ fn run_on_card(load: &Load, known: Vec<LinearRow>) -> Result<Value, String> {
         "simulations_per_s": f64::from(settings.simulations) * *roots as f64 / search_s,
         "net_rows_per_s": net_s.map(|seconds| *roots as f64 / seconds),
         "bytes": search.bytes(),
+        "gpu": context.gpu().name,
+    }))
+}
+
+/// Honest searches on a card: all roots go there and come back, as a step of a training does it.
+fn run_honest_on_card(load: &Load, world: &MarketWorld<Bootstrap>, known: Vec<InfoSet>) -> Result<Value, String> {
+    let Load { net, roots, settings, seconds, .. } = load;
+    let context = Context::open(0).map_err(text)?;
+    let (net, params) = net_of(INPUTS, net)?;
+    let models = [HonestModel { model: world.model(), unit: 1.0 }];
+    let models = Arc::new(HonestModels::new(&context, &models).map_err(text)?);
+    let mut search = HonestSearch::new(&models, &net, 1, settings, DISCOUNT, *roots).map_err(text)?;
+    search.set_params(0, &params).map_err(text)?;
+    let all: Vec<Root<InfoSet>> = known.into_iter().zip(0..).map(|(known, counter)| Root { known, counter }).collect();
+    let all: Vec<HonestRoot<'_>> =
+        all.iter().map(|root| HonestRoot { root, model: 0, net: 0, prior: [0.0; 3] }).collect();
+    let timed = |search: &mut HonestSearch, whole: bool| -> Result<f64, String> {
+        let mut once = || -> Result<f64, String> {
+            let clock = Instant::now();
+            match whole {
+                true => search.run(&all).map(drop).map_err(text)?,
+                false => search.again(&all).map_err(text)?,
+            }
+            Ok(clock.elapsed().as_secs_f64())
+        };
+        median_of(&mut once, *seconds)
+    };
+    let (whole_s, on_card_s) = (timed(&mut search, true)?, timed(&mut search, false)?);
+    let simulations = f64::from(settings.simulations) * *roots as f64;
+    Ok(json!({
+        "program": "fullbore, honest, cuda",
+        "search_s": whole_s,
+        "simulations_per_s": simulations / whole_s,
+        "on_card_s": on_card_s,
+        "on_card_simulations_per_s": simulations / on_card_s,
+        "evaluations_per_s": (simulations * settings.codes as f64 + (3 * settings.scenarios * roots) as f64) / whole_s,
+        "bytes": search.bytes() + models.bytes(),
+        "path": search.describe(),
         "gpu": context.gpu().name,
     }))
 }
@@ -168,12 +204,6 @@ fn median_of(once: &mut dyn FnMut() -> Result<f64, String>, seconds: f64) -> Res
     Ok(all[all.len() / 2])
 }
 
-/// An account as eight numbers.
-fn show(_: &Params, account: &Account, bar: &Bar, [time, left]: [f32; 2], to: &mut [f32]) {
-    to.fill(0.0);
-    (to[0], to[1], to[2], to[3]) = (account.action as f32, time, left, (bar.sigma * 1e3) as f32);
-}
-
 /// A walk with features that know nothing, and roots on its last rows.
 fn market(roots: usize) -> Computed<(MarketWorld<Bootstrap>, Vec<InfoSet>)> {
     let mut random = SplitMix::new(7);
@@ -195,7 +225,7 @@ fn market(roots: usize) -> Computed<(MarketWorld<Bootstrap>, Vec<InfoSet>)> {
     };
     let known = (0..roots).map(root).collect();
     let model = Bootstrap::new(Rows::cut(&observations, FEATURES, &rows, |_| true)?)?;
-    Ok((MarketWorld::new(model, 0.99, show, INPUTS - FEATURES), known))
+    Ok((MarketWorld::new(model, DISCOUNT, show_account, INPUTS - FEATURES), known))
 }
 
 fn text(error: impl std::fmt::Display) -> String {

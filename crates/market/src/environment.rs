@@ -6,10 +6,10 @@
 //! a future that a learner may estimate from its own last observation, one that ended (`terminated`) has none. A cut
 //! episode is not closed out; only spans that are judged are.
 
-use crate::observation::{OBSERVED, RowTime, legal_sides, log_bars, shown};
+use crate::observation::{OBSERVED, RowTime, legal_sides, log_bars};
 use crate::policy::View;
 use crate::table::PriceTable;
-use account::{Account, Accounts, Event, Flows, Holding, Orders, Params};
+use account::{Account, Accounts, Event, Flows, Holding, Orders, Params, shown};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! All roots of a search: blocks of them on threads, each block on one.
 //!
-//! Which roots make a block follows from the settings, and a block's work is one thread's, so the number of threads
-//! changes no bit.
+//! A block's work is one thread's, and a leaf's evaluation does not depend on the leaves beside it, so neither the number
+//! of threads nor which roots make a block changes a bit.
 
 use crate::block::Block;
 use crate::evaluate::Evaluate;
@@ -105,7 +105,9 @@ impl<W: World> Search<W> {
         if evaluators.is_empty() {
             return Err(Error::Invalid("no evaluator; give one for each thread".into()));
         }
-        let each = settings.block();
+        // No thread is left without work while others have several roots.
+        let threads = evaluators.len().min(self.blocks.len());
+        let each = settings.block().min(roots.len().div_ceil(threads)).max(1);
         let work = Mutex::new(roots.chunks(each).zip(gumbels.chunks(each * actions)).enumerate());
         let done: Mutex<Vec<(usize, Result<Outcomes>)>> = Mutex::new(Vec::new());
         let walk = |block: &mut Block<W>, evaluator: &mut E| {

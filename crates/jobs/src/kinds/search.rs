@@ -185,7 +185,7 @@ pub(super) struct Searching {
     /// `[configs]`
     shapes: Vec<SearchShape>,
     counters: Vec<u64>,
-    threads: usize,
+    device: Opened,
 }
 
 impl Searching {
@@ -206,7 +206,7 @@ impl Searching {
         let folds = folds.into_iter().enumerate().map(fold).collect::<Result<Vec<_>>>()?;
         let (problem, data) = (Arc::clone(&self.problem), Arc::clone(&self.data));
         let rows = SearchRows { problem, data, fold_of, counters: self.counters.clone(), share };
-        SearchPolicy::new(rows, folds, lanes, self.threads)
+        SearchPolicy::new(rows, folds, lanes, &self.device)
     }
 
     /// What a model keeps of a fold: how its members search, and the market.
@@ -309,7 +309,8 @@ impl Kind for SearchKind {
             counters: counters(data),
             share: 1.0 / data.base.market.len() as f64,
         };
-        let policy = SearchPolicy::new(searching, folds.map(fold).collect(), Vec::new(), settings.threads())?;
+        let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
+        let policy = SearchPolicy::new(searching, folds.map(fold).collect(), Vec::new(), &cpu)?;
         let mut answer = Answer::of_policy(loaded, data, &rows, Arc::new(policy));
         answer.net = Some(Arc::new(net));
         Ok(answer)
@@ -327,7 +328,7 @@ impl Kind for SearchKind {
             data: episodes,
             shapes,
             counters: counters(data),
-            threads: settings.threads(),
+            device: experiment.at.device.clone(),
         };
         tested(experiment, members, Some(searching))
     }

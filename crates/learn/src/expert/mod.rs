@@ -7,10 +7,14 @@
 //! policy is to become the improved one, its value what the account really earned in the next bars, mixed with what the
 //! root was worth to the search.
 //!
+//! On a card all roots of all members at a step are one search there, nets learn there, and accounts stay on the host.
+//! Nets compute in bf16 inside a search on a card, so its bits are its own; a run that began on a device goes on there.
+//!
 //! **No search knows a bar behind its root.** Rows within the horizon of a root are not drawn while training, and the
 //! market of a fold ends where its training ends. What is deployed ([`SearchPolicy`]) searches at every close; the net
 //! alone is a [`crate::ppo::PpoPolicy`] of the same weights.
 
+mod card;
 mod evaluator;
 mod model;
 mod policy;
@@ -33,6 +37,7 @@ use files::{Error, Kind, Result};
 use market::{EpisodeData, OBSERVED};
 use model::{ACTIONS, TrainingPart};
 use replay::Replay;
+use search::cuda::{HonestModels, HonestSearch};
 use search::{Mode, RootRule, Search};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +45,8 @@ use training::ExpertTraining;
 
 /// Validations of a member at most: all are kept, and the memory of a long training must not grow.
 const VALIDATIONS: u64 = 256;
+/// Roots that go to a card at once, at most; more go in several goes.
+const AT_ONCE: usize = 1 << 14;
 /// A validation searches at most as many roots as this many iterations.
 const WALKED: u64 = 4;
 
@@ -239,6 +246,11 @@ impl Expert {
         (0..count).map(|i| all[i * all.len() / count].clone()).collect()
     }
 
+    /// Roots that are searched at once on a card: those of a step of all members, at most [`AT_ONCE`].
+    fn roots_at_once(&self, kind: usize, members: &[MemberKey]) -> usize {
+        (self.spec.hypers[kind].n_envs as usize * members.len()).clamp(1, AT_ONCE)
+    }
+
     /// Iterations between two validations: about a fifth of the time goes into them, and there are at most
     /// [`VALIDATIONS`] of them.
     fn validate_every(&self, kind: usize) -> u32 {
@@ -345,22 +357,31 @@ impl Learner for Expert {
     fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {
         let kind = self.shared(members);
         let (config, hypers) = (&self.spec.configs[kind], &self.spec.hypers[kind]);
-        let cpu = processor(device)?;
-        let threads = threads_of(&cpu);
-        let nets = Nets::need(&cpu, &config.net, &self.setup(kind), &self.member_setups(kind, members))?;
-        // Trees while training and while walking, and a net for every thread.
-        let trees = 2 * hypers.search.need(threads)? + threads as u64 * 8 * config.params()? as u64;
-        let kept = Replay::bytes(hypers.rows() * u64::from(hypers.replay)) + 512 * u64::from(hypers.n_envs);
+        let nets = Nets::need(device, &config.net, &self.setup(kind), &self.member_setups(kind, members))?;
         // The market of every fold that has a member.
         let mut own: Vec<usize> = members.iter().map(|key| key.fold).collect();
         own.sort_unstable();
         own.dedup();
         let features: usize = self.folds.problem.inputs.iter().map(|input| input.columns.len()).sum();
-        let market = |fold: &usize| {
-            let rows: usize = self.folds.train[*fold].iter().map(ExactSizeIterator::len).sum();
-            FoldMarket::most_rows(rows) as u64 * (4 * features as u64 + 192)
-        };
-        Ok(nets + trees + members.len() as u64 * kept + own.iter().map(market).sum::<u64>())
+        let rows =
+            |fold: &usize| FoldMarket::most_rows(self.folds.train[*fold].iter().map(ExactSizeIterator::len).sum());
+        match device {
+            Opened::Cpu { threads } => {
+                let threads = (*threads).max(1);
+                // Trees while training and while walking, and a net for every thread.
+                let trees = 2 * hypers.search.need(threads)? + threads as u64 * 8 * config.params()? as u64;
+                let kept = Replay::bytes(hypers.rows() * u64::from(hypers.replay)) + 512 * u64::from(hypers.n_envs);
+                let markets: u64 = own.iter().map(|fold| rows(fold) as u64 * (4 * features as u64 + 192)).sum();
+                Ok(nets + trees + members.len() as u64 * kept + markets)
+            }
+            // Accounts and replays stay in the processor's memory.
+            Opened::Cuda(context) => {
+                let markets: u64 = own.iter().map(|fold| HonestModels::need(rows(fold), features)).sum();
+                let (settings, roots) = (hypers.search.settings(0, true), self.roots_at_once(kind, members));
+                let count = members.len();
+                Ok(nets + markets + HonestSearch::need(context, &config.net, count, features, &settings, roots)?)
+            }
+        }
     }
 
     fn begin(

@@ -120,6 +120,16 @@ impl FoldMarket {
         self.world.model().score()
     }
 
+    /// The bootstrap, which is the model that a card knows.
+    pub(super) fn bootstrap(&self) -> Result<&Bootstrap> {
+        Ok(self.world.model())
+    }
+
+    /// What a reward one bar later is worth.
+    pub(super) fn discount(&self) -> f32 {
+        self.discount
+    }
+
     /// How many rows it has.
     pub fn rows(&self) -> usize {
         self.world.model().rows().len()

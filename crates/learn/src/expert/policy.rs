@@ -5,12 +5,14 @@
 //! that stays flat votes for flat.
 
 use super::SearchShape;
+use super::card::CardSearch;
 use super::evaluator::UnitEvaluator;
 use super::model::{ACTIONS, FoldMarket, observation};
 use super::training::searched;
 use crate::ppo::{Deciders, FoldPolicy, preferred, seen_alone};
 use crate::{Problem, failed};
 use account::Action;
+use compute::Opened;
 use compute::population::Scale;
 use files::Result;
 use market::{EpisodeData, Needs, OBSERVED, Policy, View};
@@ -41,10 +43,21 @@ pub struct SearchPolicy {
     share: f64,
     /// `[slots][folds]` who decides for each slot; where it is empty, all members of a fold for all slots.
     lanes: Vec<Vec<Deciders>>,
-    /// `[folds]` trees; none where nobody searches.
-    searches: Vec<Option<Mutex<Search<FoldMarket>>>>,
-    /// `[folds][members][threads]`
-    nets: Vec<Vec<Mutex<Vec<UnitEvaluator>>>>,
+    /// `[folds]` none where nobody searches.
+    searches: Vec<Option<FoldSearch>>,
+}
+
+/// Where the members of a fold search.
+enum FoldSearch {
+    /// One after the other: trees, and `[members][threads]` nets.
+    Processor(Mutex<Processor>),
+    /// All together.
+    Card(Mutex<CardSearch>),
+}
+
+struct Processor {
+    trees: Search<FoldMarket>,
+    nets: Vec<Vec<UnitEvaluator>>,
 }
 
 /// What a policy of searchers is made of beside its folds.
@@ -62,34 +75,20 @@ pub struct SearchRows {
 }
 
 impl SearchPolicy {
-    /// Searchers on so many threads of a processor; `lanes` as in [`crate::ppo::PpoPolicy::with_lanes`].
+    /// Searchers on a device; `lanes` as in [`crate::ppo::PpoPolicy::with_lanes`].
     ///
     /// # Errors
     ///
-    /// Where a net or a number of a search makes no sense.
+    /// Where a net or a number of a search makes no sense, or a card has no memory for it.
     pub fn new(
         rows: SearchRows,
         folds: Vec<SearchFold>,
         lanes: Vec<Vec<Deciders>>,
-        threads: usize,
+        device: &Opened,
     ) -> Result<SearchPolicy> {
-        let (mut searches, mut nets) = (Vec::new(), Vec::new());
-        for fold in &folds {
-            let Some(market) = &fold.market else {
-                searches.push(None);
-                nets.push(Vec::new());
-                continue;
-            };
-            let settings = fold.shape.settings(SEED, false);
-            let search = Search::new(&**market, &settings, threads, u64::MAX).map_err(failed)?;
-            searches.push(Some(Mutex::new(search)));
-            let net = |params: &Vec<f32>| {
-                UnitEvaluator::several(&fold.policy.net, params.clone(), market.unit, threads).map(Mutex::new)
-            };
-            nets.push(fold.policy.members.iter().map(net).collect::<compute::Result<_>>().map_err(failed)?);
-        }
+        let searches = folds.iter().map(|fold| FoldSearch::new(fold, device)).collect::<compute::Result<_>>();
         let SearchRows { problem, data, fold_of, counters, share } = rows;
-        Ok(SearchPolicy { problem, data, folds, fold_of, counters, share, lanes, searches, nets })
+        Ok(SearchPolicy { problem, data, folds, fold_of, counters, share, lanes, searches: searches.map_err(failed)? })
     }
 
     /// Targets of places of a view that one fold decides on.
@@ -108,20 +107,60 @@ impl SearchPolicy {
                 let known = market.root(&self.data, row, shown, &observed, 0..0);
                 Root { known, counter: self.counters[row as usize] }
             };
-            for (number, nets) in self.nets[fold].iter().enumerate() {
-                let asked: Vec<usize> = (0..places.len())
-                    .filter(|i| deciders(places[*i]).is_none_or(|own| own.members.contains(&number)))
-                    .collect();
-                let roots: Vec<Root<InfoSet>> = asked.iter().map(|i| root(places[*i])).collect();
-                let mut search = search.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut nets = nets.lock().unwrap_or_else(PoisonError::into_inner);
-                let found = searched(&mut search, market, &mut nets, &roots, own.shape.roots).map_err(failed)?;
-                asked.iter().zip(&found.chosen).for_each(|(i, action)| votes[*i][usize::from(*action)] += 1.0);
+            let members = own.policy.members.len();
+            let asked = |number: usize| -> Vec<usize> {
+                let is_asked = |i: &usize| deciders(places[*i]).is_none_or(|own| own.members.contains(&number));
+                (0..places.len()).filter(is_asked).collect()
+            };
+            let asked: Vec<Vec<usize>> = (0..members).map(asked).collect();
+            let roots: Vec<Root<InfoSet>> = places.iter().map(|at| root(*at)).collect();
+            match search {
+                FoldSearch::Processor(search) => {
+                    let Processor { trees, nets } = &mut *search.lock().unwrap_or_else(PoisonError::into_inner);
+                    for (asked, nets) in asked.iter().zip(nets) {
+                        let roots: Vec<Root<InfoSet>> = asked.iter().map(|i| roots[*i].clone()).collect();
+                        let found = searched(trees, market, nets, &roots, own.shape.roots).map_err(failed)?;
+                        asked.iter().zip(&found.chosen).for_each(|(i, action)| votes[*i][usize::from(*action)] += 1.0);
+                    }
+                }
+                FoldSearch::Card(search) => {
+                    let own = asked.iter().enumerate().flat_map(|(net, asked)| asked.iter().map(move |i| (net, *i)));
+                    let own: Vec<(usize, usize)> = own.collect();
+                    let all: Vec<(usize, &Root<InfoSet>)> = own.iter().map(|(net, i)| (*net, &roots[*i])).collect();
+                    let mut search = search.lock().unwrap_or_else(PoisonError::into_inner);
+                    let found = search.run(&all, false).map_err(failed)?;
+                    own.iter().zip(&found.chosen).for_each(|((_, i), action)| votes[*i][usize::from(*action)] += 1.0);
+                }
             }
         }
         Ok(votes.iter().map(preferred).collect())
     }
 }
+
+impl FoldSearch {
+    fn new(fold: &SearchFold, device: &Opened) -> compute::Result<Option<FoldSearch>> {
+        let (Some(market), false) = (&fold.market, fold.policy.members.is_empty()) else { return Ok(None) };
+        let (settings, net) = (fold.shape.settings(SEED, false), &fold.policy.net);
+        Ok(Some(match device {
+            Opened::Cpu { threads } => {
+                let trees = Search::new(&**market, &settings, *threads, u64::MAX)?;
+                let nets = |params: &Vec<f32>| UnitEvaluator::several(net, params.clone(), market.unit, *threads);
+                let nets = fold.policy.members.iter().map(nets).collect::<compute::Result<_>>()?;
+                FoldSearch::Processor(Mutex::new(Processor { trees, nets }))
+            }
+            Opened::Cuda(context) => {
+                let markets = vec![Arc::clone(market); fold.policy.members.len()];
+                let mut search = CardSearch::new(context, net, &markets, &settings, AT_ONCE)?;
+                let mut members = fold.policy.members.iter().enumerate();
+                members.try_for_each(|(net, params)| search.set_params(net, params))?;
+                FoldSearch::Card(Mutex::new(search))
+            }
+        }))
+    }
+}
+
+/// Roots that go to a card at once; more go in several goes.
+const AT_ONCE: usize = 1 << 12;
 
 /// The root of what deployed searches draw; rows differ by their counters.
 const SEED: u64 = 0x5eac_4ed0;

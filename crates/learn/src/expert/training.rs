@@ -1,5 +1,6 @@
 //! Experts while they train: search and act, estimate returns, learn.
 
+use super::card::CardSearch;
 use super::evaluator::UnitEvaluator;
 use super::model::{ACTIONS, FoldMarket, observation};
 use super::replay::{Descent, Epoch, Replay, Sums, Target, TargetLoss};
@@ -12,6 +13,7 @@ use compute::population::{Optimiser, Pins, Precision, Scale};
 use compute::random::{Permutation, Stream, philox, uniform};
 use compute::{Budget, Error, Net, Opened, Result, Tables};
 use market::{Environment, OBSERVED, STATE};
+use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use search::{Evaluate, InfoSet, Outcomes, Root, Search};
 use std::ops::Range;
@@ -22,17 +24,25 @@ pub(super) struct ExpertTraining {
     expert: Expert,
     /// The config whose shape all share.
     kind: usize,
+    /// In the processor's memory.
     tables: Arc<Tables>,
+    /// On the device.
     nets: Nets,
     net: Net,
     members: Vec<Member>,
     threads: ThreadPool,
-    /// Trees while training, and those of a walk; any member's, one after the other.
-    teach: Search<FoldMarket>,
-    walk: Search<FoldMarket>,
+    searcher: Searcher,
     every: u32,
     units: u32,
     memory: u64,
+}
+
+/// Where roots are searched.
+enum Searcher {
+    /// One member after the other: trees while training, and those of a walk.
+    Processor { teach: Box<Search<FoldMarket>>, walk: Box<Search<FoldMarket>> },
+    /// All members together.
+    Card(Box<CardSearch>),
 }
 
 /// An expert.
@@ -98,7 +108,7 @@ impl ExpertTraining {
         let count = threads_of(&cpu);
         let tables = match &at.device {
             Opened::Cpu { .. } => Arc::clone(given),
-            // A clone has tables of its own, in the processor's memory.
+            // A clone has tables of its own, in the processor's memory: nets alone are walked there.
             Opened::Cuda(_) => {
                 let made = Problem::clone(&expert.folds.problem).tables(&cpu, Budget::default());
                 made.map_err(|e| Error::Invalid(e.to_string()))?
@@ -107,8 +117,7 @@ impl ExpertTraining {
         let made = ThreadPoolBuilder::new().num_threads(count).build();
         let threads = made.map_err(|e| Error::Invalid(format!("threads could not be started: {e}")))?;
         let setups = expert.member_setups(kind, keys);
-        let budget = if matches!(at.device, Opened::Cpu { .. }) { at.budget } else { Budget::default() };
-        let nets = Nets::new(&cpu, budget, &config.net, &tables, &expert.setup(kind), &setups, pins)?;
+        let nets = Nets::new(&at.device, at.budget, &config.net, given, &expert.setup(kind), &setups, pins)?;
         let member = |(key, setup): (&MemberKey, compute::nets::MemberSetup)| -> Result<Member> {
             let seed = config.recipe.seed ^ u64::from(key.id()) << 32;
             let stretches = &expert.folds.train[key.fold];
@@ -130,10 +139,19 @@ impl ExpertTraining {
         let members = keys.iter().zip(setups).map(member).collect::<Result<Vec<_>>>()?;
         let Some(first) = members.first() else { return Err(Error::Invalid("a group without a member".into())) };
         let seed = config.recipe.seed;
-        let search = |draws| Search::new(&*first.market, &hypers.search.settings(seed, draws), count, u64::MAX);
+        let searcher = match &at.device {
+            Opened::Cpu { .. } => {
+                let search = |draws| Search::new(&*first.market, &hypers.search.settings(seed, draws), count, u64::MAX);
+                Searcher::Processor { teach: Box::new(search(true)?), walk: Box::new(search(false)?) }
+            }
+            Opened::Cuda(context) => {
+                let markets: Vec<Arc<FoldMarket>> = members.iter().map(|m| Arc::clone(&m.market)).collect();
+                let (settings, roots) = (hypers.search.settings(seed, true), expert.roots_at_once(kind, keys));
+                Searcher::Card(Box::new(CardSearch::new(context, &config.net, &markets, &settings, roots)?))
+            }
+        };
         Ok(ExpertTraining {
-            teach: search(true)?,
-            walk: search(false)?,
+            searcher,
             every: expert.validate_every(kind),
             units: expert.units(kind),
             memory: expert.needs(&at.device, keys, compute::population::Pace::default())?,
@@ -158,10 +176,13 @@ impl ExpertTraining {
 
     /// An iteration of all active members: search and act, estimate returns, learn.
     fn iterate(&mut self) -> Result<()> {
-        for at in (0..self.members.len()).filter(|at| self.members[*at].active).collect::<Vec<_>>() {
-            let params = self.nets.params(at)?;
-            let targets = self.collect(at, params)?;
-            let most = (self.hypers().rows() * u64::from(self.hypers().replay)) as usize;
+        let active: Vec<usize> = (0..self.members.len()).filter(|at| self.members[*at].active).collect();
+        let collected = match &self.searcher {
+            Searcher::Processor { .. } => active.iter().map(|at| self.collect(*at)).collect::<Result<Vec<_>>>()?,
+            Searcher::Card(_) => self.collect_all(&active)?,
+        };
+        let most = (self.hypers().rows() * u64::from(self.hypers().replay)) as usize;
+        for (at, targets) in active.into_iter().zip(collected) {
             self.members[at].replay.add(targets, most);
         }
         self.learn()?;
@@ -173,83 +194,63 @@ impl ExpertTraining {
     }
 
     /// A member's accounts take their steps, each decided by a search; what a net can learn from that.
-    fn collect(&mut self, at: usize, params: Vec<f32>) -> Result<Vec<Target>> {
-        let Hypers { n_envs, n_steps, search: shape, realised, .. } = self.hypers();
-        let (seed, gamma) = (self.expert.spec.configs[self.kind].recipe.seed, self.expert.spec.gamma);
+    fn collect(&mut self, at: usize) -> Result<Vec<Target>> {
+        let (params, hypers) = (self.nets.params(at)?, self.hypers());
+        let seed = self.expert.spec.configs[self.kind].recipe.seed;
         let threads = self.threads.current_num_threads();
-        let member = &mut self.members[at];
-        let (id, unit) = (member.key.id(), member.market.unit);
-        let mut evaluators = UnitEvaluator::several(&self.net, params, unit, threads)?;
-        let n = n_envs as usize;
-        let mut courses: Vec<Course> = vec![Course::default(); n];
-        let mut targets: Vec<Target> = Vec::with_capacity(n * n_steps as usize);
-        // Episodes that were cut off, by account and step, and what is shown there.
-        let mut cut: Vec<(usize, usize)> = Vec::new();
-        let mut asked: Vec<(u32, [f32; OBSERVED])> = Vec::new();
-        let (mut grown, mut changed, mut worth) = (0.0, 0usize, 0.0);
-        for t in 0..n_steps {
-            let step = member.unit.wrapping_mul(n_steps).wrapping_add(t);
-            let view = member.environment.view();
-            let counter = |i: usize| u64::from(id) << 40 ^ (u64::from(step) * n as u64 + i as u64);
-            let horizon = Some(shape.horizon);
-            let places = view.rows.iter().zip(view.observed.chunks_exact(OBSERVED)).enumerate();
-            let roots: Vec<Root<InfoSet>> = places
-                .map(|(i, (row, observed))| Root {
-                    known: known(&self.expert, member, *row, observed, horizon),
-                    counter: counter(i),
-                })
-                .collect();
-            let found = searched(&mut self.teach, &member.market, &mut evaluators, &roots, shape.roots)?;
-            let mut wanted = Vec::with_capacity(n);
-            for (i, (root, legal)) in roots.iter().zip(view.legal.chunks_exact(3)).enumerate() {
-                let legal = legal.iter().enumerate().fold(0u8, |bits, (a, legal)| bits | u8::from(*legal) << a);
-                let improved: [f32; ACTIONS] = std::array::from_fn(|a| found.policy[i * ACTIONS + a]);
-                let bits = philox(seed, [i as u32, step, Stream::Action as u32, id]);
-                wanted.push(drawn(&improved, uniform(bits[0])) as f64 - 1.0);
-                changed += usize::from(found.chosen[i] != found.held[i]);
-                worth += f64::from(found.value[i] / unit);
-                courses[i].values.push(f64::from(found.value[i]));
-                targets.push(Target {
-                    row: view.rows[i],
-                    observed: view.observed[i * OBSERVED..(i + 1) * OBSERVED].try_into().expect("an observation"),
-                    legal,
-                    policy: without(&improved, &member.market.prior_of(&root.known)),
-                    value: 0.0,
-                });
-            }
-            member.environment.step(&wanted);
-            for (i, course) in courses.iter_mut().enumerate() {
-                let reward = member.environment.rewards()[i];
-                grown += reward;
-                course.rewards.push(reward);
-                let truncated = member.environment.truncated()[i];
-                course.ends.push((truncated || member.environment.terminated()[i]).then_some(0.0));
-                if truncated {
-                    let (row, observed) = member.environment.last(i);
-                    cut.push((i, t as usize));
-                    asked.push((row, observed.try_into().expect("an observation")));
-                }
-            }
+        let (expert, member) = (&self.expert, &mut self.members[at]);
+        let Searcher::Processor { teach, .. } = &mut self.searcher else {
+            return Err(Error::Invalid("members of a card go together".into()));
+        };
+        let mut evaluators = UnitEvaluator::several(&self.net, params, member.market.unit, threads)?;
+        let mut rollout = Rollout::new(&hypers);
+        for t in 0..hypers.n_steps {
+            let roots = rollout.roots(expert, member, t);
+            let found = searched(teach, &member.market, &mut evaluators, &roots, hypers.search.roots)?;
+            rollout.step(member, &roots, &found, 0, t, seed);
         }
-        let view = member.environment.view();
-        let last = view.rows.iter().zip(view.observed.chunks_exact(OBSERVED));
-        asked.extend(last.map(|(row, observed)| (*row, observed.try_into().expect("an observation"))));
-        let values = valued(&self.expert, member.key.fold, &mut evaluators[0], &asked)?;
-        let (of_cut, of_last) = values.split_at(cut.len());
-        cut.iter().zip(of_cut).for_each(|((i, t), value)| courses[*i].ends[*t] = Some(f64::from(*value)));
-        courses.iter_mut().zip(of_last).for_each(|(course, value)| course.behind = f64::from(*value));
-        for (i, course) in courses.iter().enumerate() {
-            let returns = course.returns(shape.horizon as usize, f64::from(gamma));
-            for (t, (earned, root)) in returns.iter().zip(&course.values).enumerate() {
-                let share = f64::from(realised);
-                let value = share * earned + (1.0 - share) * root;
-                targets[t * n + i].value = (value / f64::from(unit)) as f32;
-            }
+        rollout.finish(expert, member, &mut evaluators[0])
+    }
+
+    /// The same for all of these members, whose roots of a step are one search on the card.
+    fn collect_all(&mut self, active: &[usize]) -> Result<Vec<Vec<Target>>> {
+        let hypers = self.hypers();
+        let seed = self.expert.spec.configs[self.kind].recipe.seed;
+        let mut params = Vec::with_capacity(active.len());
+        let Searcher::Card(card) = &mut self.searcher else {
+            return Err(Error::Invalid("members of a processor go one after the other".into()));
+        };
+        for at in active {
+            let own = self.nets.params(*at)?;
+            card.set_params(*at, &own)?;
+            params.push(own);
         }
-        let rows = targets.len() as f64;
-        member.seen =
-            Seen { growth: grown / rows, changed: changed as f64 / rows, value: worth / rows, ..Seen::default() };
-        Ok(targets)
+        let (expert, threads) = (&self.expert, &self.threads);
+        let members = self.members.iter_mut().enumerate().filter(|(at, _)| active.contains(at));
+        let mut going: Vec<(usize, &mut Member, Rollout)> =
+            members.map(|(at, member)| (at, member, Rollout::new(&hypers))).collect();
+        let n = hypers.n_envs as usize;
+        for t in 0..hypers.n_steps {
+            let roots: Vec<Vec<Root<InfoSet>>> = threads.install(|| {
+                going.par_iter_mut().map(|(_, member, rollout)| rollout.roots(expert, member, t)).collect()
+            });
+            let all: Vec<(usize, &Root<InfoSet>)> =
+                going.iter().zip(&roots).flat_map(|((at, ..), own)| own.iter().map(|root| (*at, root))).collect();
+            let found = card.run(&all, true)?;
+            threads.install(|| {
+                let each = going.par_iter_mut().zip(&roots).enumerate();
+                each.for_each(|(i, ((_, member, rollout), roots))| rollout.step(member, roots, &found, i * n, t, seed));
+            });
+        }
+        let net = &self.net;
+        threads.install(|| {
+            let each = going.into_par_iter().zip(params);
+            each.map(|((_, member, rollout), params)| {
+                let mut evaluators = UnitEvaluator::several(net, params, member.market.unit, 1)?;
+                rollout.finish(expert, member, &mut evaluators[0])
+            })
+            .collect()
+        })
     }
 
     /// Goes through the targets of the last iterations.
@@ -303,30 +304,184 @@ impl ExpertTraining {
         Ok(())
     }
 
-    /// `[pieces]` what a member makes of its validation with search.
-    fn walk_with_search(&mut self, at: usize, params: Vec<f32>, pieces: &[Range<u32>]) -> Result<Vec<(f64, usize)>> {
+    /// `[members][pieces]` what members make of their validation with search; each has its pieces.
+    fn walk_with_search(&mut self, due: &[(usize, Vec<f32>, Vec<Range<u32>>)]) -> Result<Vec<Vec<(f64, usize)>>> {
         let shape = self.hypers().search;
         let threads = self.threads.current_num_threads();
-        let member = &self.members[at];
-        let mut evaluators = UnitEvaluator::several(&self.net, params, member.market.unit, threads)?;
-        let mut walk = Walk::new(&self.expert.folds.data, pieces);
-        let mut out = vec![0.0f32; pieces.len() * ACTIONS];
-        for _ in 0..walk.steps() {
+        let expert = &self.expert;
+        let roots_of = |member: &Member, walk: &Walk| -> Vec<Root<InfoSet>> {
             let (rows, observed) = walk.view();
-            let roots: Vec<Root<InfoSet>> = rows
-                .iter()
-                .zip(observed.chunks_exact(OBSERVED))
-                .map(|(row, observed)| Root {
-                    known: known(&self.expert, member, *row, observed, None),
-                    counter: WALKING | u64::from(*row),
-                })
-                .collect();
-            let found = searched(&mut self.walk, &member.market, &mut evaluators, &roots, shape.roots)?;
-            out.fill(0.0);
-            found.chosen.iter().enumerate().for_each(|(i, action)| out[i * ACTIONS + usize::from(*action)] = 1.0);
-            walk.step(DISCRETE, &out);
+            let root = |(row, observed): (&u32, &[f32])| Root {
+                known: known(expert, member, *row, observed, None),
+                counter: WALKING | u64::from(*row),
+            };
+            rows.iter().zip(observed.chunks_exact(OBSERVED)).map(root).collect()
+        };
+        let mut walks: Vec<Walk> = due.iter().map(|(.., pieces)| Walk::new(&expert.folds.data, pieces)).collect();
+        match &mut self.searcher {
+            Searcher::Processor { walk: search, .. } => {
+                for ((at, params, _), walk) in due.iter().zip(&mut walks) {
+                    let member = &self.members[*at];
+                    let mut evaluators =
+                        UnitEvaluator::several(&self.net, params.clone(), member.market.unit, threads)?;
+                    for _ in 0..walk.steps() {
+                        let roots = roots_of(member, walk);
+                        let found = searched(search, &member.market, &mut evaluators, &roots, shape.roots)?;
+                        walk.step(DISCRETE, &one_hot(&found.chosen));
+                    }
+                }
+            }
+            Searcher::Card(card) => {
+                due.iter().try_for_each(|(at, params, _)| card.set_params(*at, params))?;
+                let members = &self.members;
+                for step in 0..walks.iter().map(Walk::steps).max().unwrap_or(0) {
+                    let roots: Vec<Vec<Root<InfoSet>>> = self.threads.install(|| {
+                        let each = due.par_iter().zip(&walks);
+                        let roots = |((at, ..), walk): (&(usize, _, _), &Walk)| {
+                            if step < walk.steps() { roots_of(&members[*at], walk) } else { Vec::new() }
+                        };
+                        each.map(roots).collect()
+                    });
+                    let own = due.iter().zip(&roots);
+                    let all: Vec<(usize, &Root<InfoSet>)> =
+                        own.flat_map(|((at, ..), roots)| roots.iter().map(|root| (*at, root))).collect();
+                    let found = card.run(&all, false)?;
+                    let mut from = 0;
+                    for (walk, roots) in walks.iter_mut().zip(&roots).filter(|(_, roots)| !roots.is_empty()) {
+                        walk.step(DISCRETE, &one_hot(&found.chosen[from..from + roots.len()]));
+                        from += roots.len();
+                    }
+                }
+            }
         }
-        Ok(walk.growth())
+        Ok(walks.iter().map(Walk::growth).collect())
+    }
+}
+
+/// `[n, A]` 1 for what was chosen.
+fn one_hot(chosen: &[u8]) -> Vec<f32> {
+    let mut out = vec![0.0; chosen.len() * ACTIONS];
+    chosen.iter().enumerate().for_each(|(i, action)| out[i * ACTIONS + usize::from(*action)] = 1.0);
+    out
+}
+
+/// A member's steps of one iteration.
+struct Rollout {
+    hypers: Hypers,
+    courses: Vec<Course>,
+    targets: Vec<Target>,
+    /// Episodes that were cut off, by account and step, and what is shown there.
+    cut: Vec<(usize, usize)>,
+    asked: Vec<(u32, [f32; OBSERVED])>,
+    grown: f64,
+    changed: usize,
+    worth: f64,
+}
+
+impl Rollout {
+    fn new(hypers: &Hypers) -> Rollout {
+        let n = hypers.n_envs as usize;
+        Rollout {
+            hypers: *hypers,
+            courses: vec![Course::default(); n],
+            targets: Vec::with_capacity(n * hypers.n_steps as usize),
+            cut: Vec::new(),
+            asked: Vec::new(),
+            grown: 0.0,
+            changed: 0,
+            worth: 0.0,
+        }
+    }
+
+    /// The step of a member's whole training.
+    fn number(&self, member: &Member, t: u32) -> u32 {
+        member.unit.wrapping_mul(self.hypers.n_steps).wrapping_add(t)
+    }
+
+    /// Where its accounts are, as roots.
+    fn roots(&self, expert: &Expert, member: &mut Member, t: u32) -> Vec<Root<InfoSet>> {
+        let (id, step, n) = (member.key.id(), self.number(member, t), u64::from(self.hypers.n_envs));
+        let horizon = Some(self.hypers.search.horizon);
+        let view = member.environment.view();
+        let (rows, observed) = (view.rows.to_vec(), view.observed.to_vec());
+        let places = rows.iter().zip(observed.chunks_exact(OBSERVED)).zip(0u64..);
+        places
+            .map(|((row, observed), i)| Root {
+                known: known(expert, member, *row, observed, horizon),
+                counter: u64::from(id) << 40 ^ (u64::from(step) * n + i),
+            })
+            .collect()
+    }
+
+    /// Takes a step by what the search from these roots found, which begins at `first`.
+    fn step(
+        &mut self,
+        member: &mut Member,
+        roots: &[Root<InfoSet>],
+        found: &Outcomes,
+        first: usize,
+        t: u32,
+        seed: u64,
+    ) {
+        let (id, unit, step) = (member.key.id(), member.market.unit, self.number(member, t));
+        let view = member.environment.view();
+        let mut wanted = Vec::with_capacity(roots.len());
+        for (i, (root, legal)) in roots.iter().zip(view.legal.chunks_exact(3)).enumerate() {
+            let at = first + i;
+            let legal = legal.iter().enumerate().fold(0u8, |bits, (a, legal)| bits | u8::from(*legal) << a);
+            let improved: [f32; ACTIONS] = std::array::from_fn(|a| found.policy[at * ACTIONS + a]);
+            let bits = philox(seed, [i as u32, step, Stream::Action as u32, id]);
+            wanted.push(drawn(&improved, uniform(bits[0])) as f64 - 1.0);
+            self.changed += usize::from(found.chosen[at] != found.held[at]);
+            self.worth += f64::from(found.value[at] / unit);
+            self.courses[i].values.push(f64::from(found.value[at]));
+            self.targets.push(Target {
+                row: view.rows[i],
+                observed: view.observed[i * OBSERVED..(i + 1) * OBSERVED].try_into().expect("an observation"),
+                legal,
+                policy: without(&improved, &member.market.prior_of(&root.known)),
+                value: 0.0,
+            });
+        }
+        member.environment.step(&wanted);
+        for (i, course) in self.courses.iter_mut().enumerate() {
+            let reward = member.environment.rewards()[i];
+            self.grown += reward;
+            course.rewards.push(reward);
+            let truncated = member.environment.truncated()[i];
+            course.ends.push((truncated || member.environment.terminated()[i]).then_some(0.0));
+            if truncated {
+                let (row, observed) = member.environment.last(i);
+                self.cut.push((i, t as usize));
+                self.asked.push((row, observed.try_into().expect("an observation")));
+            }
+        }
+    }
+
+    /// What a net can learn from all steps.
+    fn finish(mut self, expert: &Expert, member: &mut Member, evaluator: &mut UnitEvaluator) -> Result<Vec<Target>> {
+        let Hypers { n_envs, search: shape, realised, .. } = self.hypers;
+        let (n, unit, gamma) = (n_envs as usize, member.market.unit, expert.spec.gamma);
+        let view = member.environment.view();
+        let last = view.rows.iter().zip(view.observed.chunks_exact(OBSERVED));
+        self.asked.extend(last.map(|(row, observed)| (*row, observed.try_into().expect("an observation"))));
+        let values = valued(expert, member.key.fold, evaluator, &self.asked)?;
+        let (of_cut, of_last) = values.split_at(self.cut.len());
+        let (courses, targets) = (&mut self.courses, &mut self.targets);
+        self.cut.iter().zip(of_cut).for_each(|((i, t), value)| courses[*i].ends[*t] = Some(f64::from(*value)));
+        courses.iter_mut().zip(of_last).for_each(|(course, value)| course.behind = f64::from(*value));
+        for (i, course) in courses.iter().enumerate() {
+            let returns = course.returns(shape.horizon as usize, f64::from(gamma));
+            for (t, (earned, root)) in returns.iter().zip(&course.values).enumerate() {
+                let share = f64::from(realised);
+                let value = share * earned + (1.0 - share) * root;
+                targets[t * n + i].value = (value / f64::from(unit)) as f32;
+            }
+        }
+        let rows = targets.len() as f64;
+        let (growth, changed, value) = (self.grown / rows, self.changed as f64 / rows, self.worth / rows);
+        member.seen = Seen { growth, changed, value, ..Seen::default() };
+        Ok(self.targets)
     }
 }
 
@@ -403,7 +558,10 @@ impl Training for ExpertTraining {
     }
 
     fn kernel_paths(&self) -> Vec<String> {
-        Vec::new()
+        match &self.searcher {
+            Searcher::Processor { .. } => Vec::new(),
+            Searcher::Card(card) => vec![card.describe().to_string()],
+        }
     }
 
     fn pins(&self) -> Pins {
@@ -440,14 +598,21 @@ impl Training for ExpertTraining {
 
     fn validate(&mut self) -> Result<Vec<Score>> {
         let mut scores = Vec::new();
+        let mut due: Vec<(usize, Vec<f32>, Vec<Range<u32>>)> = Vec::new();
         for at in (0..self.members.len()).filter(|at| self.members[*at].due).collect::<Vec<_>>() {
-            let (params, fold) = (self.nets.params(at)?, self.members[at].key.fold);
-            let pieces = self.expert.pieces(&self.hypers(), fold);
-            // Where everything is training there is nothing to select by.
-            let counted = |walked: &[(f64, usize)]| match self.expert.folds.is_validated[fold] {
-                true => mean_growth(walked),
-                false => (f64::NAN, f64::NAN),
-            };
+            due.push((at, self.nets.params(at)?, self.expert.pieces(&self.hypers(), self.members[at].key.fold)));
+        }
+        // Where everything is training there is nothing to select by.
+        let is_validated = |own: &Self, at: usize| own.expert.folds.is_validated[own.members[at].key.fold];
+        let counted = |validated: bool, walked: &[(f64, usize)]| match validated {
+            true => mean_growth(walked),
+            false => (f64::NAN, f64::NAN),
+        };
+        let selecting: Vec<(usize, Vec<f32>, Vec<Range<u32>>)> =
+            due.iter().filter(|(at, ..)| is_validated(self, *at)).cloned().collect();
+        let mut walked = self.walk_with_search(&selecting)?.into_iter();
+        for (at, params, pieces) in due {
+            let validated = is_validated(self, at);
             let walker = Walker {
                 net: &self.net,
                 params: &params,
@@ -457,10 +622,9 @@ impl Training for ExpertTraining {
                 actions: DISCRETE,
             };
             let alone = self.threads.install(|| walk_pieces(walker, &self.expert.folds.data, &pieces))?;
-            let (net, net_error) = counted(&alone);
-            let is_validated = self.expert.folds.is_validated[fold];
-            let walked = if is_validated { self.walk_with_search(at, params, &pieces)? } else { Vec::new() };
-            let (growth, error) = if is_validated { mean_growth(&walked) } else { (f64::NAN, f64::NAN) };
+            let (net, net_error) = counted(validated, &alone);
+            let with_search = if validated { walked.next().unwrap_or_default() } else { Vec::new() };
+            let (growth, error) = counted(validated, &with_search);
             let member = &mut self.members[at];
             member.due = false;
             let Seen { growth: grown, changed, value, policy_loss, value_loss, entropy, norm, rate } = member.seen;

@@ -1,9 +1,11 @@
 //! Experts on a market that is known: one column tells the sign of the next bar.
 
-use super::ppo::{at, bits, market, run, stopped};
+use super::made::card;
+use super::ppo::{at, bits, market, run, run_at, stopped};
+use compute::Budget;
 use compute::population::{Precision, Recipe};
 use learn::expert::{Expert, FoldMarket, Hypers, SearchShape, Spec, Trend};
-use learn::{Config, Learner, Problem};
+use learn::{Config, DeviceBudget, Learner, Problem};
 use market::EpisodeData;
 use std::sync::Arc;
 
@@ -168,4 +170,59 @@ fn what_cannot_be_searched_is_refused() {
     refused(other, "3 outputs and a value");
     let search = SearchShape { simulations: 0, ..hypers().search };
     refused(spec(Hypers { search, ..hypers() }, 1), "0 simulations");
+}
+
+/// A card, where there is one.
+fn on_card() -> Option<DeviceBudget> {
+    card().map(|device| DeviceBudget { device, budget: Budget::default() })
+}
+
+/// As on the processor, with all members of all roots in one search.
+#[test]
+fn experts_find_on_a_card_what_is_there() {
+    let Some(device) = on_card() else { return };
+    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    for net in ["16t-16t | 16t-16t / policy:3 | value:1", "300 / policy:3 + value:1"] {
+        let mut spec = spec(hypers(), 12);
+        spec.configs[0].net = format!("row:2 + account:dense8 / {net}").parse().unwrap();
+        spec.configs[0].rate = if net.contains('|') { 3e-3 } else { 1e-3 };
+        let expert = Expert::new(&problem, &data, &folds, spec).unwrap();
+        let possible = 16.0 - 1.0;
+        for member in run_at(&expert, &device, None).members {
+            let best = member.best.as_ref().expect("a best").score;
+            assert!(best > 0.8 * possible, "{net} with search: {best} of {possible} bp");
+            let alone = metric(&member, "net_growth");
+            assert!(alone > 0.8 * possible, "{net} alone: {alone} of {possible} bp");
+        }
+    }
+}
+
+#[test]
+fn experts_have_the_same_bits_on_a_card_and_after_a_stop() {
+    let Some(device) = on_card() else { return };
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let trend = Trend { columns: vec![0], weight: 0.5, inverted: false };
+    let expert = Expert::new(&problem, &data, &folds, Spec { trend, ..spec(hypers(), 4) }).unwrap();
+    let whole = bits(&run_at(&expert, &device, None));
+    assert_eq!(bits(&run_at(&expert, &device, None)), whole);
+    for stop_at in 1..4u32 {
+        let state = stopped(&expert, &device, stop_at);
+        assert_eq!(bits(&run_at(&expert, &device, Some(state))), whole, "stopped after {stop_at}");
+    }
+}
+
+#[test]
+fn what_lies_behind_the_training_part_changes_no_weight_on_a_card() {
+    let Some(device) = on_card() else { return };
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let last = |problem: &Arc<Problem>, data: &Arc<EpisodeData>| -> Vec<Vec<f32>> {
+        let expert = Expert::new(problem, data, &folds, spec(hypers(), 3)).unwrap();
+        let members = run_at(&expert, &device, None).members;
+        members.into_iter().map(|member| member.last.expect("ended").params).collect()
+    };
+    let clean = last(&problem, &data);
+    let (other, prices) = poisoned(&problem, &data, 1801);
+    assert_eq!(last(&other, &prices), clean);
+    let (other, prices) = poisoned(&problem, &data, 1500);
+    assert_ne!(last(&other, &prices), clean, "the test can fail");
 }

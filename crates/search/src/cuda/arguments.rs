@@ -166,6 +166,7 @@ arguments! {
         pub(super) sequences: Array<u32>,
         pub(super) words: Array<u32>,
         pub(super) doubles: Array<f64>,
+        pub(super) worths: Array<f32>,
         pub(super) found: Array<u32>,
         pub(super) word_stride: u32,
         pub(super) double_stride: u32,

@@ -71,12 +71,14 @@ expand_jobs(const Honest& all, const At& at, Job* jobs, u32 count, u32 codes, u3
     __syncthreads();
 }
 
-// Afterstates of a job take the mean over their codes, by one thread for each action.
-__device__ __forceinline__ void install(const Search& own, const Job& job, u32 actions) {
+// Afterstates of a job take the mean over their codes, by a whole warp.
+__device__ __forceinline__ void install(const Search& own, u32 after, u32 actions) {
     for (u32 a = 0; a < actions; ++a) {
         if (actions > 1 && !(own.tree.node(0)[LEGAL] >> a & 1)) continue;
-        own.after(job.after + a)[MEAN] = as_u32(mean_over_codes(own, job.after + a));
+        const f32 mean = mean_over_codes(own, after + a);
+        if (threadIdx.x % 32 == 0) own.after(after + a)[MEAN] = as_u32(mean);
     }
+    __syncwarp();
 }
 
 __global__ void pack_honest(const Pack given) { pack_net(given); }
@@ -186,7 +188,7 @@ __global__ void __launch_bounds__(THREADS) honest_small(const __grid_constant__ 
         evaluate(1, ROOTS);
         expand_jobs(all, search, jobs, count, all.scenarios, ACTIONS, put);
         evaluate(ACTIONS * all.scenarios, SCENARIOS);
-        if (threadIdx.x < count) install(search(threadIdx.x), jobs[threadIdx.x], ACTIONS);
+        if (warp < count) install(search(warp), 0, ACTIONS);
         __syncthreads();
         for (u32 simulation = 0; simulation < all.simulations; ++simulation) {
             End end{0, NONE, true};
@@ -202,18 +204,15 @@ __global__ void __launch_bounds__(THREADS) honest_small(const __grid_constant__ 
             __syncthreads();
             expand_jobs(all, search, jobs, count, all.codes, 1, put);
             evaluate(all.codes, CODES);
-            if (warp < count && lane == 0) {
+            if (warp < count) {
                 const Search own = search(warp);
-                if (jobs[warp].works) {
-                    install(own, jobs[warp], 1);
-                    back_up_way(own, jobs[warp].after, true);
-                } else {
-                    back_up_way(own, end.node, end.is_after);
-                }
+                const bool works = jobs[warp].works;
+                if (works) install(own, jobs[warp].after, 1);
+                if (lane == 0) back_up_way(own, works ? jobs[warp].after : end.node, works || end.is_after);
             }
             __syncthreads();
         }
-        if (warp < count && lane == 0) conclude_root(all, search(warp));
+        if (warp < count) conclude_root(all, search(warp));
     }
 }
 
@@ -294,19 +293,16 @@ __global__ void __launch_bounds__(THREADS) honest_round(const __grid_constant__ 
     if (warp < count) {
         const Search own = search(warp);
         const u64 root = first + warp;
-        if (lane == 0) {
-            if (given.round == 2) {
-                for (u32 a = 0; a < ACTIONS; ++a)
-                    if (own.tree.node(0)[LEGAL] >> a & 1) own.after(a)[MEAN] = as_u32(mean_over_codes(own, a));
-            } else {
-                const u32 end = given.ends[2 * root];
-                if (given.ends[2 * root + 1]) own.after(end & 0xffffu)[MEAN] = as_u32(mean_over_codes(own, end & 0xffffu));
-                back_up_way(own, end & 0xffffu, end >> 16);
-            }
+        if (given.round == 2) {
+            install(own, 0, ACTIONS);
+        } else {
+            const u32 end = given.ends[2 * root];
+            if (given.ends[2 * root + 1]) install(own, end & 0xffffu, 1);
+            if (lane == 0) back_up_way(own, end & 0xffffu, end >> 16);
         }
         __syncwarp();
         if (simulation == all.simulations) {
-            if (lane == 0) conclude_root(all, own);
+            conclude_root(all, own);
         } else {
             const End end = select_way(all, own, simulation);
             __syncwarp();

@@ -73,6 +73,7 @@ struct Honest {
     View<const u32> sequences; // [considered + 1, simulations] visits of the action that is due at a root
     View<u32> words;           // [trees, word_stride] decisions, afterstates, markets
     View<f64> doubles;         // [trees, double_stride] accounts `[STATE, decisions]`, then prices `[PRICES, markets]`
+    View<f32> worths;          // [trees, ACTIONS, scenarios] what scenarios are worth in the end
     View<u32> found;           // [roots, FOUND]
     u32 word_stride;
     u32 double_stride;
@@ -134,6 +135,7 @@ struct Search {
     u32* markets;
     f64* accounts; // [STATE, decisions]
     f64* prices;   // [PRICES, markets]
+    f32* worths;   // [ACTIONS, scenarios]
     u32 decisions;
     u32 places;
 
@@ -160,6 +162,8 @@ __device__ __forceinline__ Search search_at(const Honest& all, u32 root, u32 tre
     own.markets = own.afters + afters_of(all) * AFTER;
     own.accounts = doubles;
     own.prices = doubles + account::STATE * own.decisions;
+    if (((u64)tree + 1) * ACTIONS * all.scenarios > all.worths.len) __trap();
+    own.worths = all.worths.data + (u64)tree * ACTIONS * all.scenarios;
     return own;
 }
 
@@ -448,12 +452,15 @@ __device__ __noinline__ void step(const Honest& all, const Search& own, const Jo
     account::show(params, held, next, all.models.times[2 * at], all.models.times[2 * at + 1], shown);
 }
 
-// The mean over the codes of an afterstate that were all evaluated.
+// The mean over the codes of an afterstate that were all evaluated, in their order. By a whole warp.
 __device__ __forceinline__ f32 mean_over_codes(const Search& own, u32 after) {
-    const u32 first = own.after(after)[BELOW] & 0xffffu, count = own.after(after)[BELOW] >> 16;
+    const u32 first = own.after(after)[BELOW] & 0xffffu, count = own.after(after)[BELOW] >> 16, lane = threadIdx.x % 32;
     const f32 prior = 1.0f / (f32)count;
     f32 sum = 0.0f;
-    for (u32 c = 0; c < count; ++c) sum += prior * worth(own.tree.node(first + c));
+    for (u32 from = 0; from < count; from += 32) {
+        const f32 mine = from + lane < count ? prior * worth(own.tree.node(first + from + lane)) : 0.0f;
+        for (u32 c = 0; c < min(32u, count - from); ++c) sum += __shfl_sync(0xffffffffu, mine, c);
+    }
     return sum;
 }
 
@@ -555,75 +562,101 @@ __device__ __forceinline__ u32 best_action(const f64 (&values)[ACTIONS], u32 leg
     return best;
 }
 
-// What the search says of its root (outcome.rs), by one thread.
+// A sum over scenarios, in their order: of `a`, less `b` where there is one, as f32 or as f64; or of the squares of how
+// far that is from `away_from`.
+struct Sum {
+    const f32* a;
+    const f32* b;
+    bool narrow;
+    bool squared;
+    f64 away_from;
+    u32 first; // of the half that it is over, or 0
+    u32 step;  // 2 for a half
+};
+
+struct Sums {
+    f64 total;
+    f64 weight;
+    f64 square;
+};
+
+__device__ __forceinline__ Sums add_up(const Sum& own, u32 scenarios, f64 p) {
+    Sums sums{0.0, 0.0, 0.0};
+    for (u32 c = own.first; c < scenarios; c += own.step) {
+        const f32 a = own.a[c], b = own.b ? own.b[c] : 0.0f;
+        f64 x = own.narrow ? (f64)(a - b) : (f64)a - (f64)b;
+        if (own.squared) {
+            const f64 away = x - own.away_from;
+            x = away * away;
+        }
+        sums.total = sums.total + p * x;
+        sums.weight = sums.weight + p;
+        sums.square = sums.square + p * p;
+    }
+    return sums;
+}
+
+__device__ __forceinline__ f64 from_lane(f64 x, u32 lane) { return __shfl_sync(0xffffffffu, x, lane); }
+
+// What the search says of its root (outcome.rs), by a whole warp: each lane has a sum of its own.
 __device__ __noinline__ void conclude_root(const Honest& all, const Search& own) {
     const u32* root = own.tree.node(0);
-    const u32 legal = root[LEGAL], scenarios = all.scenarios;
+    const u32 legal = root[LEGAL], scenarios = all.scenarios, lane = threadIdx.x % 32;
     const f64 action = own.accounts[4 * own.decisions];
     const u32 held = action < 0.0 ? 0 : action > 0.0 ? 2 : 1;
     const u32 keep = legal >> held & 1 ? held : __ffs(legal) - 1;
-    const f32 share = 1.0f / (f32)scenarios;
-    const f64 p = (f64)share;
-    const auto q_of = [&](u32 a, u32 c) { return worth(own.tree.node(1 + a * scenarios + c)); };
-    // The prior, moved by what each action is worth more than keeping the position, in standard errors.
-    f64 scores[ACTIONS], most = -account::infinite();
-    f64 squares = 0.0;
-    for (u32 c = 0; c < scenarios; ++c) squares = squares + p * p;
-    for (u32 a = 0; a < ACTIONS; ++a) {
-        scores[a] = -account::infinite();
-        if (!(legal >> a & 1)) continue;
-        f64 mean = 0.0, spread = 0.0;
-        for (u32 c = 0; c < scenarios; ++c) mean = mean + p * (f64)(q_of(a, c) - q_of(keep, c));
-        for (u32 c = 0; c < scenarios; ++c) {
-            const f64 away = (f64)(q_of(a, c) - q_of(keep, c)) - mean;
-            spread = spread + p * (away * away);
-        }
-        const f64 left = 1.0 - squares;
-        const f64 error = sqrt(spread * squares / (left > 2.2250738585072014e-308 ? left : 2.2250738585072014e-308));
-        f64 counted = mean == 0.0 ? 0.0 : mean / error;
-        counted = counted < -8.0 ? -8.0 : counted > 8.0 ? 8.0 : counted;
-        scores[a] = (f64)as_f32(own.tree.edge(0, a)[LOGIT]) + counted;
-        most = scores[a] > most ? scores[a] : most;
+    const f64 p = (f64)(1.0f / (f32)scenarios);
+    // Those of actions that are not legal are those of the one that is kept, and are not looked at.
+    for (u32 i = lane; i < ACTIONS * scenarios; i += 32) {
+        const u32 a = legal >> (i / scenarios) & 1 ? i / scenarios : keep;
+        own.worths[i] = worth(own.tree.node(1 + a * scenarios + i % scenarios));
     }
-    f64 sum = 0.0;
-    for (u32 a = 0; a < ACTIONS; ++a) sum = sum + exp(scores[a] - most);
-    // Scenario c belongs to half c % 2; each half chooses, and the other says what its choice is worth.
-    const auto mean_of = [&](u32 half, const auto& f) {
-        f64 total = 0.0, weight = 0.0;
-        for (u32 c = half; c < scenarios; c += 2) {
-            total = total + p * f(c);
-            weight = weight + p;
-        }
-        return weight > 0.0 ? total / weight : 0.0;
-    };
+    __syncwarp();
+    const auto of = [&](u32 a) { return own.worths + a * scenarios; };
+    // Lanes 0 to 2: how much more each action is worth than keeping the position. Lanes 3 to 8: what each is worth on
+    // the scenarios of a half; scenario c belongs to half c % 2.
+    const bool halves = lane >= 3;
+    const Sums first = add_up({of(lane % 3), halves ? nullptr : of(keep), true, false, 0.0, halves ? lane / 3 % 2 ^ 1 : 0,
+                               halves ? 2u : 1u}, scenarios, p);
+    const f64 mean_worth = first.weight > 0.0 ? first.total / first.weight : 0.0;
     u32 choices[2];
     for (u32 half = 0; half < 2; ++half) {
         f64 values[ACTIONS];
         for (u32 a = 0; a < ACTIONS; ++a) {
-            values[a] = __longlong_as_double(0x7ff8000000000000ll);
-            if (legal >> a & 1) values[a] = mean_of(half, [&](u32 c) { return (f64)q_of(a, c); });
+            const f64 own_worth = from_lane(mean_worth, 3 + half * 3 + a);
+            values[a] = legal >> a & 1 ? own_worth : __longlong_as_double(0x7ff8000000000000ll);
         }
         choices[half] = best_action(values, legal, keep);
     }
-    f64 worths[2], gains[2], errors[2];
-    for (u32 half = 0; half < 2; ++half) {
-        const u32 chosen = choices[half], other = 1 - half;
-        const auto gain = [&](u32 c) { return (f64)q_of(chosen, c) - (f64)q_of(keep, c); };
-        const f64 advantage = mean_of(other, gain);
-        const f64 spread = mean_of(other, [&](u32 c) {
-            const f64 away = gain(c) - advantage;
-            return away * away;
-        });
-        f64 total = 0.0, square = 0.0;
-        for (u32 c = other; c < scenarios; c += 2) {
-            total = total + p;
-            square = square + p * p;
-        }
-        const f64 count = square > 0.0 ? total * total / square : 0.0;
-        worths[half] = mean_of(other, [&](u32 c) { return (f64)q_of(chosen, c); });
-        gains[half] = advantage;
-        errors[half] = count > 1.0 ? spread / (count - 1.0) : account::infinite();
+    // Lanes 0 to 2: how far scenarios are from that mean. Each half chooses, and the other says what its choice is worth:
+    // more than keeping the position (lanes 3 and 4), and altogether (lanes 5 and 6).
+    const u32 half = (lane + 1) % 2, other = 1 - half;
+    const u32 judged = half ? choices[1] : choices[0];
+    Sum next{of(lane % 3), of(keep), true, true, first.total, 0, 1};
+    if (halves) next = {of(judged), lane < 5 ? of(keep) : nullptr, false, false, 0.0, other, 2};
+    const Sums second = add_up(next, scenarios, p);
+    const f64 mean_judged = second.weight > 0.0 ? second.total / second.weight : 0.0;
+    const f64 worths[2] = {from_lane(mean_judged, 5), from_lane(mean_judged, 6)};
+    const f64 gains[2] = {from_lane(mean_judged, 3), from_lane(mean_judged, 4)};
+    // Lanes 3 and 4: how far gains are from their mean.
+    const Sums third = add_up({of(judged), of(keep), false, true, half ? gains[1] : gains[0], other, 2}, scenarios, p);
+    const f64 spread = third.weight > 0.0 ? third.total / third.weight : 0.0;
+    const f64 count = third.square > 0.0 ? third.weight * third.weight / third.square : 0.0;
+    const f64 its_error = count > 1.0 ? spread / (count - 1.0) : account::infinite();
+    const f64 errors[2] = {from_lane(its_error, 3), from_lane(its_error, 4)};
+    // The prior, moved by what each action is worth more than keeping the position, in standard errors.
+    const f64 left = 1.0 - first.square;
+    const f64 error_of = sqrt(second.total * first.square / (left > 2.2250738585072014e-308 ? left : 2.2250738585072014e-308));
+    f64 counted = first.total == 0.0 ? 0.0 : first.total / error_of;
+    counted = counted < -8.0 ? -8.0 : counted > 8.0 ? 8.0 : counted;
+    f64 scores[ACTIONS], most = -account::infinite(), sum = 0.0;
+    for (u32 a = 0; a < ACTIONS; ++a) {
+        const f64 moved_by = from_lane(counted, a);
+        scores[a] = legal >> a & 1 ? (f64)as_f32(own.tree.edge(0, a)[LOGIT]) + moved_by : -account::infinite();
+        most = scores[a] > most ? scores[a] : most;
     }
+    for (u32 a = 0; a < ACTIONS; ++a) sum = sum + exp(scores[a] - most);
+    if (lane != 0) return;
     const f64 advantage = 0.5 * (gains[0] + gains[1]), error = 0.5 * sqrt(errors[0] + errors[1]);
     const bool agree = choices[0] == choices[1], enough = scenarios >= ENOUGH_SCENARIOS;
     u32 chosen = held;

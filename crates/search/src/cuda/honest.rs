@@ -256,7 +256,7 @@ impl Extent {
     }
 
     fn bytes(&self) -> u64 {
-        (4 * self.words + 8 * self.doubles + 4 * SHOWN * self.rows) as u64
+        (4 * self.words + 8 * self.doubles + 4 * (SHOWN + 1) * self.rows) as u64
     }
 }
 
@@ -828,6 +828,7 @@ fn arrays(
         sequences: put(slab, stream, &sequences)?,
         words: slab.array(trees * extent.words)?,
         doubles: slab.array(trees * extent.doubles)?,
+        worths: slab.array(trees * ACTIONS * settings.scenarios)?,
         found: slab.array(roots * FOUND)?,
         word_stride: counted(extent.words)?,
         double_stride: counted(extent.doubles)?,
