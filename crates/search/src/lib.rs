@@ -22,6 +22,7 @@ mod block;
 mod bootstrap;
 pub mod cuda;
 mod evaluate;
+mod learned;
 mod linear;
 mod market;
 mod outcome;
@@ -34,6 +35,7 @@ mod world;
 
 pub use bootstrap::{Bootstrap, Drawn, ModelScore, Rows, TrainingRow};
 pub use evaluate::{Evaluate, NetEvaluator};
+pub use learned::{Comparison, FittedModel, Forecast, Imagined, Learned, ModelKind, ModelRule};
 pub use linear::{LinearRow, LinearWorld};
 pub use market::{InfoSet, MarketModel, MarketWorld, ShowAccount, show_account};
 pub use outcome::Outcomes;

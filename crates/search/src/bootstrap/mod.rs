@@ -14,6 +14,7 @@ mod score;
 
 pub use rows::{Rows, TrainingRow};
 pub use score::ModelScore;
+pub(crate) use score::{Sorted, outcome};
 
 use crate::market::{InfoSet, MarketModel};
 use crate::world::{Chance, Draws};
@@ -42,8 +43,8 @@ pub struct Bootstrap {
 /// A training row as a code, or the root.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drawn {
-    row: Option<u32>,
-    bar: Bar,
+    pub(crate) row: Option<u32>,
+    pub(crate) bar: Bar,
 }
 
 impl Bootstrap {
@@ -84,6 +85,24 @@ impl Bootstrap {
         match state.row {
             None => self.cells.key(&known.observation),
             Some(row) => self.cells.key(self.rows.observation(row)),
+        }
+    }
+
+    /// Draws codes behind a state, all alike probable.
+    pub(crate) fn follow(
+        &self,
+        known: &InfoSet,
+        state: &Drawn,
+        draws: Draws,
+        count: usize,
+        mut push: impl FnMut(Drawn),
+    ) {
+        let key = self.key(known, state);
+        let mut used = false;
+        for code in 0..count as u32 {
+            let before = self.pick(known, state, &key, |attempt| draws.words(code * TRIES + attempt), &mut used);
+            let bar = moved(&state.bar, &self.rows.row(before).bar, &self.rows.row(before + 1).bar);
+            push(Drawn { row: Some(before + 1), bar });
         }
     }
 
@@ -130,33 +149,18 @@ impl MarketModel for Bootstrap {
     }
 
     fn draw(&self, known: &InfoSet, state: &Drawn, draws: Draws, count: usize, to: &mut Vec<Chance<Drawn>>) {
-        let key = self.key(known, state);
-        let mut used = false;
-        for code in 0..count as u32 {
-            let before = self.pick(known, state, &key, |attempt| draws.words(code * TRIES + attempt), &mut used);
-            let bar = moved(&state.bar, &self.rows.row(before).bar, &self.rows.row(before + 1).bar);
-            let market = Drawn { row: Some(before + 1), bar };
-            to.push(Chance { probability: 1.0 / count as f32, market });
-        }
+        let push = |market| to.push(Chance { probability: 1.0 / count as f32, market });
+        self.follow(known, state, draws, count, push);
     }
 
     fn observe(&self, known: &InfoSet, state: &Drawn, to: &mut [f32]) -> [f32; 2] {
-        match state.row {
-            None => {
-                to.copy_from_slice(&known.observation);
-                known.time
-            }
-            Some(row) => {
-                to.copy_from_slice(self.rows.observation(row));
-                self.rows.row(row).time
-            }
-        }
+        self.rows.observe(known, state, to)
     }
 }
 
 /// The bar that follows `now` if what went from `before` to `next` happens there: every price's distance from the close
 /// before it, scaled by the ratio of the volatilities known at the two closes.
-fn moved(now: &Bar, before: &Bar, next: &Bar) -> Bar {
+pub(crate) fn moved(now: &Bar, before: &Bar, next: &Bar) -> Bar {
     let mut ratio = 1.0;
     if now.sigma > 0.0 && before.sigma > 0.0 {
         ratio = (now.sigma / before.sigma).clamp(RATIO.0, RATIO.1);

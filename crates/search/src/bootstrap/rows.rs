@@ -1,5 +1,7 @@
 //! Training rows that a model owns, cut where its training ends.
 
+use super::Drawn;
+use crate::market::InfoSet;
 use account::Bar;
 use compute::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,6 +122,20 @@ impl Rows {
     pub(crate) fn observation(&self, row: u32) -> &[f32] {
         let at = self.inside(row) * self.features;
         &self.observations[at..at + self.features]
+    }
+
+    /// Writes what is observed at a training row or the root; its time of day and its bars to a forced close.
+    pub(crate) fn observe(&self, known: &InfoSet, at: &Drawn, to: &mut [f32]) -> [f32; 2] {
+        match at.row {
+            None => {
+                to.copy_from_slice(&known.observation);
+                known.time
+            }
+            Some(row) => {
+                to.copy_from_slice(self.observation(row));
+                self.row(row).time
+            }
+        }
     }
 
     /// Rows that have one behind them from which a move can be taken.

@@ -86,14 +86,14 @@ fn scores(rows: &Rows, fit: &[u32], held: &[u32], columns: &[usize]) -> (Vec<f64
 }
 
 /// The move behind a row in deviations known at it.
-fn outcome(rows: &Rows, row: u32) -> f64 {
+pub(crate) fn outcome(rows: &Rows, row: u32) -> f64 {
     let (now, next) = (&rows.row(row).bar, &rows.row(row + 1).bar);
     let moved = next.close * next.split / now.close - 1.0;
     if now.sigma > 0.0 { moved / now.sigma } else { moved }
 }
 
 /// Outcomes in order, with their sums.
-struct Sorted {
+pub(crate) struct Sorted {
     values: Vec<f64>,
     sums: Vec<f64>, // [n + 1]
     /// Half the mean distance between two of them.
@@ -101,7 +101,7 @@ struct Sorted {
 }
 
 impl Sorted {
-    fn new(values: impl Iterator<Item = f64>) -> Sorted {
+    pub(crate) fn new(values: impl Iterator<Item = f64>) -> Sorted {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);
         let mut sums = vec![0.0];
@@ -111,14 +111,14 @@ impl Sorted {
         Sorted { spread: pairs / (n * (n - 1.0).max(1.0)), values, sums }
     }
 
-    fn crps(&self, y: f64) -> f64 {
+    pub(crate) fn crps(&self, y: f64) -> f64 {
         let (n, k) = (self.values.len(), self.values.partition_point(|v| *v <= y));
         let distance = y * (2.0 * k as f64 - n as f64) - (2.0 * self.sums[k] - self.sums[n]);
         distance / n as f64 - self.spread
     }
 
     /// Share of outcomes that are not above `y`.
-    fn below(&self, y: f64) -> f64 {
+    pub(crate) fn below(&self, y: f64) -> f64 {
         self.values.partition_point(|v| *v <= y) as f64 / self.values.len() as f64
     }
 }

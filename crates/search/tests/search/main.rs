@@ -3,6 +3,7 @@
 mod card;
 mod gates;
 mod honest_card;
+mod learned;
 mod mctx;
 mod same_bits;
 mod worlds;
