@@ -22,7 +22,7 @@ const PATHS: usize = 49;
 const CENTRAL: f64 = 0.8;
 /// Roots at most.
 const ROOTS: usize = 800;
-/// Blocks of time, at most and at least.
+/// Blocks of time, at most and at least; none is shorter than the horizon.
 const BLOCKS: usize = 20;
 const LEAST_BLOCKS: usize = 6;
 /// Bars of a horizon that are scored, at most.
@@ -115,16 +115,17 @@ pub(super) fn compare(rows: &Rows, horizon: usize) -> Result<Option<Comparison>>
     let fit = || Rows::cut(rows.observations(), rows.features(), rows.all(), |row| row.clock <= end);
     let held = held_out(rows, &before, horizon, end);
     let span = last.saturating_sub(end) as usize;
-    let blocks = (span / (2 * horizon)).min(BLOCKS);
+    let blocks = (span / horizon).min(BLOCKS);
     if blocks < LEAST_BLOCKS || held.is_empty() {
         return Ok(None);
     }
-    let (Ok(bootstrap), Ok(learned)) = (fit().and_then(Bootstrap::new), fit().and_then(Learned::new)) else {
-        return Ok(None);
-    };
+    // One after the other: each has a copy of its rows.
+    let score = |model: FittedModel| held.iter().map(|row| scored(&model, rows, *row, horizon)).collect::<Vec<_>>();
+    let Ok(learned) = fit().and_then(Learned::new) else { return Ok(None) };
     let found = learned.knows_something();
-    let models = [FittedModel::Bootstrap(bootstrap), FittedModel::Learned(learned)];
-    let scores = models.map(|model| held.iter().map(|row| scored(&model, rows, *row, horizon)).collect::<Vec<_>>());
+    let of_learned = score(FittedModel::Learned(learned));
+    let Ok(bootstrap) = fit().and_then(Bootstrap::new) else { return Ok(None) };
+    let scores = [score(FittedModel::Bootstrap(bootstrap)), of_learned];
     // The blocks' mean differences, by which errors are counted.
     let block = |row: &u32| (((clock(row) - end - 1) as usize * blocks) / span.max(1)).min(blocks - 1);
     let mut sums = vec![([0.0; 4], 0u32); blocks];

@@ -134,13 +134,14 @@ impl Learned {
         let place = self.near.place(&forecast);
         (1..self.codes.len()).for_each(|code| cumulated[code] += cumulated[code - 1]);
         let cumulated = &cumulated[..self.codes.len() - 1];
-        let mut used = false;
+        let (mut near, mut used): ([Option<&[u32]>; CODES], bool) = ([None; CODES], false);
         for number in 0..count as u32 {
             let first = draws.words(number * TRIES);
             let words = |attempt: u32| if attempt == 0 { first } else { draws.words(number * TRIES + attempt) };
             let drawn = uniform(first[0]);
             let code = cumulated.iter().filter(|sum| drawn >= **sum).count();
-            let before = self.pick(known, state, (code, place, &forecast), words, &mut used);
+            let members = *near[code].get_or_insert_with(|| self.near.around(code, place));
+            let before = self.pick(known, state, (code, members, &forecast), words, &mut used);
             let bar = moved(&state.drawn.bar, &self.rows.row(before).bar, &self.rows.row(before + 1).bar);
             let market = Imagined { drawn: Drawn { row: Some(before + 1), bar }, carried };
             to.push(Chance { probability: 1.0 / count as f32, market });
@@ -152,7 +153,7 @@ impl Learned {
         &self,
         known: &InfoSet,
         state: &Imagined,
-        (code, place, forecast): (usize, f32, &CodeForecast),
+        (code, members, forecast): (usize, &[u32], &CodeForecast),
         words: impl Fn(u32) -> [u32; 4],
         used: &mut bool,
     ) -> u32 {
@@ -161,7 +162,6 @@ impl Learned {
             let near_root = known.excluded.contains(&self.rows.row(row + 1).clock);
             !(near_root || used && own(row))
         };
-        let members = self.near.around(code, place);
         let mut last = 0;
         for attempt in 0..TRIES {
             let words = words(attempt);
