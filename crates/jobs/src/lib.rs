@@ -70,7 +70,9 @@ pub use demo::training::{DemoTraining, Found, Verdict as FoundVerdict};
 pub use demo::{Damage, Demo, DemoFeatures, Demoed, demo};
 pub use holdout::{HoldoutOpened, HoldoutOpening, HoldoutRecord, HoldoutRequest, holdout, read_holdout};
 pub use home::{data_folder, home};
-pub use kinds::{ColumnImportance, LearnerKind, Measured, Metric, PathRecord, PathsRecord};
+pub use kinds::{
+    ColumnImportance, ForecastRow, HeldOut, LearnerKind, MarketModelRow, Measured, Metric, PathRecord, PathsRecord,
+};
 pub use list::{List, Listed, list};
 pub use memory::{Memory, available};
 pub use monitor::Monitor;

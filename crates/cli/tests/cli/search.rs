@@ -52,7 +52,18 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     assert!(growth(&lines[2], record) > earned && number(&lines[3]["total_return"]) == 0.0, "{record}");
     let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
     assert!(page.contains("ORACLE (knows what comes"), "the report has the lines");
+    // Which market model was searched in, and what both were worth, stands in the result, on the page and in the log.
+    let models = run["market_models"].as_array().expect("market models");
+    assert_eq!(models.iter().map(|own| &own["fold"]).collect::<Vec<_>>(), [1, 2], "{run}");
+    for own in models {
+        let [bootstrap, learned] = ["bootstrap", "learned"].map(|model| number(&own["held_out"][model]["crps"]));
+        let is_known = own["model"] == "bootstrap" || own["model"] == "learned" && learned < bootstrap;
+        assert!(bootstrap > 0.0 && learned > 0.0 && is_known, "{own}");
+    }
+    assert!(page.contains("Market models on rows held out"), "the report has the models");
+    assert!(run["notes"].to_string().contains("the market model is"), "{run}");
     let log = std::fs::read_to_string(place.path().join("run/log.jsonl")).expect("a log");
+    assert!(["model_learned", "bootstrap_crps", "learned_crps"].iter().all(|name| log.contains(name)), "{log}");
     assert!(["net_growth", "simulations_per_s", "model_crps"].iter().all(|name| log.contains(name)), "{log}");
 
     // The same seed gives the same with another number of threads.
@@ -84,6 +95,22 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     std::fs::write(&path, bytes).expect("written");
     let (changed, exit) = place.json(&["predict", "run", "planted", "--out", "p.parquet"]);
     assert!(exit == 5 && changed.to_string().contains("was changed"), "{exit} {changed}");
+}
+
+/// With the learned model wanted, every fold searches in one, the planted market is captured, and the model is kept.
+#[test]
+fn a_learned_market_is_searched_where_it_is_wanted() {
+    let place = Place::new();
+    let best = market(&place, "planted", "1", "4000", "0.8");
+    let (run, exit) = train(&place, "planted", "run", &["--seeds", "1", "--set", "search.model=learned"]);
+    assert_eq!(exit, 0, "{run}");
+    let record = &run["backtest"];
+    let earned = growth(&record["net"], record);
+    assert!(earned > 0.8 * best, "{earned} bp a bar of {best}");
+    let models = run["market_models"].as_array().expect("market models");
+    assert!(models.len() == 2 && models.iter().all(|own| own["model"] == "learned"), "{run}");
+    let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
+    assert_eq!((exit, &tested["backtest"]), (0, record), "{tested}");
 }
 
 /// Where nothing is planted nothing is claimed; killed before its model is written, a run goes on to the same one.
@@ -141,6 +168,7 @@ fn flags_of_a_search_change_the_plan() {
         (&["--entropy", "0.2..0.8"], "a search goes by"),
         (&["--population", "8"], "`evolve.`"),
         (&["--precision", "bf16"], "f32"),
+        (&["--set", "search.model=best"], "auto, bootstrap or learned"),
         (&["--labels", "fixed(3)"], "not from labels"),
         (&["--net", "row:3 / 8 / direction:3"], "a search reads"),
         (&["--split", "kfold"], "walk forward"),

@@ -11,6 +11,7 @@ mod evolve;
 mod importance;
 mod lstm;
 pub(crate) mod manifest;
+pub(crate) mod market_models;
 mod mlp;
 pub(crate) mod model;
 mod paths;
@@ -23,6 +24,7 @@ pub use paths::{PathRecord, PathsRecord};
 
 pub(crate) use evolve::{ACCOUNTS, GENERATIONS, STEPS};
 pub use importance::ColumnImportance;
+pub use market_models::{ForecastRow, HeldOut, MarketModelRow};
 pub(crate) use ppo::UPDATES;
 
 use crate::Settings;
@@ -167,6 +169,11 @@ pub(crate) trait Evaluation {
     /// What the paths of folds that train around their tests are worth, once they were traded; none of other folds.
     fn paths(&self) -> Option<PathsRecord> {
         None
+    }
+
+    /// The market models that members search in, a row for each fold; empty where they do not search.
+    fn market_models(&self) -> Vec<MarketModelRow> {
+        Vec::new()
     }
 
     /// Keeps the daily returns of every config, and gives their ids, `[configs]`; nothing where a learner does not

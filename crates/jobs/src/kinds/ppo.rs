@@ -5,6 +5,7 @@ mod shape;
 
 pub(crate) use shape::UPDATES;
 
+use super::market_models::{MarketModelRow, sentence};
 use super::search::Searching;
 use super::trading::{blocks, price_table};
 use super::{Evaluation, Figure, Kind, Metric, MoreFigure, RolloutSettings, Validated, mlp, model};
@@ -400,8 +401,22 @@ pub(super) fn tested<'a>(
     };
     let (blocks, figures) = (blocks(experiment, data), Vec::new());
     let (decided, traded) = (None, None);
-    let mut tested =
-        Tested { experiment, members, data, table, tables, searching, blocks, notes, figures, decided, traded };
+    let market_models = searching.as_ref().map_or_else(|| Ok(Vec::new()), Searching::market_models)?;
+    notes.extend(sentence(&market_models));
+    let mut tested = Tested {
+        experiment,
+        members,
+        data,
+        table,
+        tables,
+        searching,
+        market_models,
+        blocks,
+        notes,
+        figures,
+        decided,
+        traded,
+    };
     (tested.figures, tested.decided) = if refit { (vec![None; members.len()], None) } else { tested.walk_all()? };
     Ok(Box::new(tested))
 }
@@ -443,6 +458,8 @@ struct Tested<'a> {
     tables: Arc<compute::Tables>,
     /// How members search; none where they decide by their nets alone.
     searching: Option<Searching>,
+    /// The models of the markets that they search in.
+    market_models: Vec<MarketModelRow>,
     blocks: Vec<Span>,
     notes: Vec<String>,
     /// `[members]` growth of a bar on its test block, in basis points; none where it has no weights.
@@ -688,6 +705,10 @@ impl Evaluation for Tested<'_> {
 
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
+    }
+
+    fn market_models(&self) -> Vec<MarketModelRow> {
+        self.market_models.clone()
     }
 
     fn trade(&mut self, selected: &[usize]) -> Result<Option<Backtest>> {

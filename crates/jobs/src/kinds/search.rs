@@ -2,6 +2,7 @@
 //! search teaches the net, and the net guides the search. Selected by what they make of their validation with search,
 //! judged, deployed and kept as `ppo` is. Every result has four lines: the net alone, with search, the oracle, nothing.
 
+use super::market_models::MarketModelRow;
 use super::ppo::refuse_what_is_not_a_policys;
 use super::ppo::{PpoKind, episodes, folds_of_rows, net_policy, policies_of, refuse_members, tested};
 use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp};
@@ -12,7 +13,7 @@ use compute::population::{Precision, Recipe, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout, catalogue};
 use files::{Error, Result};
 use judge::split::Splits;
-use learn::expert::{Expert, Hypers, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend};
+use learn::expert::{Expert, Hypers, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend};
 use learn::ppo::{Deciders, FoldPolicy};
 use learn::{Config, Extent, Learner, Problem, Trained};
 use market::EpisodeData;
@@ -33,6 +34,11 @@ const FIGURES: &[Figure] = &[
     Figure { name: "changed", tag: "search/changed", label: None },
     Figure { name: "model_crps", tag: "market/crps", label: None },
     Figure { name: "model_coverage", tag: "market/coverage", label: None },
+    Figure { name: "model_learned", tag: "market/learned", label: None },
+    Figure { name: "bootstrap_crps", tag: "market/bootstrap_crps", label: None },
+    Figure { name: "bootstrap_coverage", tag: "market/bootstrap_coverage", label: None },
+    Figure { name: "learned_crps", tag: "market/learned_crps", label: None },
+    Figure { name: "learned_coverage", tag: "market/learned_coverage", label: None },
     Figure { name: "norm", tag: "train/grad_norm", label: None },
     Figure { name: "learning_rate", tag: "train/learning_rate", label: None },
 ];
@@ -133,6 +139,7 @@ fn expert(
     source: &Source,
     splits: &Splits,
     settings: &Settings,
+    device: &Opened,
 ) -> Result<(Expert, Arc<EpisodeData>, Vec<SearchShape>)> {
     let usage = |what: &str, remedy: &str| Error::new(files::Kind::Usage, what).remedy(remedy);
     let Ids::Bars { data, .. } = &source.ids else {
@@ -157,9 +164,23 @@ fn expert(
         seeds: settings.train.seeds as u32,
         gamma: settings.ppo.gamma as f32,
         trend: trend(&source.problem.inputs, settings),
+        model: model_rule(settings, device)?,
     };
     let (data, shapes) = (episodes(data, settings)?, spec.hypers.iter().map(|own| own.search).collect());
     Ok((Expert::new(&source.problem, &data, &splits.folds, spec)?, data, shapes))
+}
+
+/// Which market model may be searched in. A card has kernels for the bootstrap alone.
+fn model_rule(settings: &Settings, device: &Opened) -> Result<ModelRule> {
+    match (device, settings.search.model) {
+        (Opened::Cuda(_), ModelRule::Learned) => {
+            let what = "the learned market model is searched on the processor";
+            let remedy = "use <device> cpu, or leave <search.model> out";
+            Err(Error::new(files::Kind::Usage, what).remedy(remedy))
+        }
+        (Opened::Cuda(_), _) => Ok(ModelRule::Bootstrap),
+        (Opened::Cpu { .. }, rule) => Ok(rule),
+    }
 }
 
 /// `[rows]` the name of each row in random numbers, by its symbol and its time: the same bar draws the same wherever
@@ -209,6 +230,12 @@ impl Searching {
         SearchPolicy::new(rows, folds, lanes, &self.device)
     }
 
+    /// The market model of every fold.
+    pub(super) fn market_models(&self) -> Result<Vec<MarketModelRow>> {
+        let row = |fold| Ok(MarketModelRow::new(fold, &*self.expert.market(fold).map_err(learn::failed)?));
+        (0..self.expert.extent().folds).map(row).collect()
+    }
+
     /// What a model keeps of a fold: how its members search, and the market.
     pub(super) fn keep(&self, fold: usize, config: usize) -> Result<(SearchShape, Vec<u8>)> {
         let market = self.expert.market(fold).map_err(learn::failed)?;
@@ -241,14 +268,15 @@ impl Kind for SearchKind {
         PpoKind.net(settings, inputs, classes)
     }
 
-    fn learner(&self, source: &Source, splits: &Splits, settings: &Settings, _: &Opened) -> Result<Box<dyn Learner>> {
-        Ok(Box::new(expert(source, splits, settings)?.0))
+    fn learner(&self, source: &Source, splits: &Splits, settings: &Settings, at: &Opened) -> Result<Box<dyn Learner>> {
+        Ok(Box::new(expert(source, splits, settings, at)?.0))
     }
 
     fn identity(&self, settings: &Settings) -> String {
         let (own, gamma) = (&settings.search, settings.ppo.gamma);
         let trend = format!("{} {}", own.trend_prior, own.invert_trend);
-        format!("{:?}{} {gamma} {trend}{}", hypers(settings), iterations(settings), settings.account.identity())
+        let market = format!("{gamma} {trend} {:?}", own.model);
+        format!("{:?}{} {market}{}", hypers(settings), iterations(settings), settings.account.identity())
     }
 
     fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
@@ -321,7 +349,7 @@ impl Kind for SearchKind {
         let Ids::Bars { data, .. } = &source.ids else {
             return Err(Error::input("policies trade, and ready arrays have no prices"));
         };
-        let (expert, episodes, shapes) = expert(source, splits, settings)?;
+        let (expert, episodes, shapes) = expert(source, splits, settings, &experiment.at.device)?;
         let searching = Searching {
             expert,
             problem: Arc::clone(&source.problem),

@@ -2,6 +2,8 @@
 
 use super::gather::{Gathered, SavedFold};
 use super::sections;
+use crate::MarketModelRow;
+use crate::kinds::market_models;
 use files::{format_count, format_fixed, format_plural};
 use judge::Judged;
 use judge::backtest::{Backtest, Line};
@@ -92,6 +94,8 @@ fn first(run: &Gathered, answer: &Note) -> Section {
     blocks.extend(equity(run, backtest.as_ref()).map(Block::Timeline));
     blocks.extend(evidence.as_ref().map(|evidence| Block::Table(criteria(evidence))));
     blocks.extend(backtest.as_ref().and_then(lines).map(Block::Table));
+    let markets: Vec<MarketModelRow> = run.part("market_models").unwrap_or_default();
+    blocks.extend(market_models::table(&markets).map(Block::Table));
     let beside = [baselines(run, backtest.as_ref(), evidence.as_ref()), backtest.as_ref().map(costs)];
     let beside: Vec<Block> = beside.into_iter().flatten().map(Block::Table).collect();
     if !beside.is_empty() {

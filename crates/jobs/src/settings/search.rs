@@ -3,8 +3,9 @@
 //! policy (`ppo.timesteps`, `ppo.n_envs`, `ppo.n_steps`, `ppo.episode`, `ppo.gamma`, `ppo.vf_coef`,
 //! `ppo.max_grad_norm`, `ppo.schedule`).
 
-use super::form::{number, truth, whole};
+use super::form::{choice, number, truth, whole};
 use super::key::section;
+use learn::expert::ModelRule;
 
 section! {
     /// The hyper-parameters of policies that search.
@@ -33,4 +34,10 @@ section! {
     /// Whether that and all trend features have the opposite sign.
     invert_trend: bool = false,
         truth().switch("invert-trend", "true", "Negate the trend features and what their sign adds to a search");
+    /// The market model that is searched in: the bootstrap, the learned one, or, with auto, the learned one where it
+    /// predicts rows held out better.
+    model: ModelRule = ModelRule::Auto, choice(MODELS);
 }
+
+const MODELS: &[(&str, ModelRule)] =
+    &[("auto", ModelRule::Auto), ("bootstrap", ModelRule::Bootstrap), ("learned", ModelRule::Learned)];

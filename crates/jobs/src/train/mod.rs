@@ -155,6 +155,7 @@ fn judge_and_save(experiment: &Experiment, members: &[Trained], folder: &mut Fol
     run.backtest = judgement.evaluation.trade(&judgement.selected)?;
     run.importance = judgement.evaluation.importance(&judgement.selected)?;
     run.paths = judgement.evaluation.paths();
+    run.market_models = judgement.evaluation.market_models();
     run.notes.extend(judgement.evaluation.notes());
     let sealed = judgement.evaluation.seal(&judgement.selected, folder.trials())?;
     // The ledger first: a result is written there before anybody sees it, and so is what the model is.

@@ -5,7 +5,7 @@ use super::phases::Phase;
 use super::source::Ids;
 use super::{Experiment, parameters};
 use crate::kinds::{ColumnImportance, Measured, Metric};
-use crate::{LabelSummary, LearnerKind, PathsRecord, Refit, Settings, SplitKind};
+use crate::{LabelSummary, LearnerKind, MarketModelRow, PathsRecord, Refit, Settings, SplitKind};
 use compute::population::Precision;
 use judge::backtest::Backtest;
 use judge::evidence::Evidence;
@@ -92,6 +92,9 @@ pub struct TrainRun {
     /// What the paths through folds are worth that train around their tests; absent from a walk forward.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<PathsRecord>,
+    /// The market model of each fold, of policies that search; absent from others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub market_models: Vec<MarketModelRow>,
     /// How time was cut.
     #[serde(skip)]
     pub split: SplitKind,
@@ -341,6 +344,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         importance: Vec::new(),
         evidence: None,
         paths: None,
+        market_models: Vec::new(),
         split: settings.split.kind,
         phases: Vec::new(),
         verdict: String::new(),

@@ -35,7 +35,10 @@ impl CardSearch {
         }
         let Some(first) = markets.first() else { return Err(Error::Invalid("no net searches".into())) };
         let discount = first.discount();
-        let models = markets.iter().map(|market| Ok(HonestModel { model: market.bootstrap()?, unit: market.unit }));
+        let models = markets.iter().map(|market| match market.bootstrap() {
+            Some(model) => Ok(HonestModel { model, unit: market.unit }),
+            None => Err(Error::Invalid("a card searches in bootstraps alone".into())),
+        });
         let models = Arc::new(HonestModels::new(context, &models.collect::<Result<Vec<_>>>()?)?);
         let search = HonestSearch::new(&models, net, of_nets.len(), settings, discount, roots.max(1))?;
         Ok(CardSearch { search, markets, market_of })

@@ -24,6 +24,7 @@ mod training;
 
 pub use model::{FoldMarket, Trend};
 pub use policy::{SearchFold, SearchPolicy, SearchRows};
+pub use search::{Comparison, Forecast, ModelKind, ModelRule};
 
 use crate::ppo::{Actions, Folds};
 use crate::scale::Scaler;
@@ -136,6 +137,8 @@ pub struct Spec {
     pub gamma: f32,
     /// What is believed of trends.
     pub trend: Trend,
+    /// Which market model is searched in.
+    pub model: ModelRule,
 }
 
 /// Experts of a problem: the [`Learner`].
@@ -147,6 +150,8 @@ pub struct Expert {
     scalers: Arc<Vec<Scaler>>,
     /// `[rows of the table]` the number of each row's clock time.
     clocks: Arc<Vec<u32>>,
+    /// Bars over which market models are compared: the longest horizon of all configs.
+    horizon: usize,
     /// `[folds]` once they are fitted.
     markets: Arc<Vec<Mutex<Option<Arc<FoldMarket>>>>>,
 }
@@ -181,6 +186,7 @@ impl Expert {
         Ok(Expert {
             clocks: Arc::new(clocks(problem)),
             scalers: Arc::new(scalers),
+            horizon: spec.hypers.iter().map(|own| own.search.horizon as usize).max().unwrap_or(1),
             markets: Arc::new(markets),
             folds: Arc::new(folds),
             spec,
@@ -203,6 +209,8 @@ impl Expert {
             data: &self.folds.data,
             stretches: &self.folds.train[fold],
             clocks: &self.clocks,
+            model: self.spec.model,
+            horizon: self.horizon,
         };
         let market = Arc::new(FoldMarket::fit(&part, self.spec.gamma, &self.spec.trend)?);
         *own = Some(Arc::clone(&market));
@@ -363,20 +371,20 @@ impl Learner for Expert {
         own.sort_unstable();
         own.dedup();
         let features: usize = self.folds.problem.inputs.iter().map(|input| input.columns.len()).sum();
-        let rows =
-            |fold: &usize| FoldMarket::most_rows(self.folds.train[*fold].iter().map(ExactSizeIterator::len).sum());
+        let rows = |fold: &usize| self.folds.train[*fold].iter().map(ExactSizeIterator::len).sum::<usize>();
         match device {
             Opened::Cpu { threads } => {
                 let threads = (*threads).max(1);
                 // Trees while training and while walking, and a net for every thread.
                 let trees = 2 * hypers.search.need(threads)? + threads as u64 * 8 * config.params()? as u64;
                 let kept = Replay::bytes(hypers.rows() * u64::from(hypers.replay)) + 512 * u64::from(hypers.n_envs);
-                let markets: u64 = own.iter().map(|fold| rows(fold) as u64 * (4 * features as u64 + 192)).sum();
+                let markets: u64 = own.iter().map(|fold| FoldMarket::need(rows(fold), features)).sum();
                 Ok(nets + trees + members.len() as u64 * kept + markets)
             }
             // Accounts and replays stay in the processor's memory.
             Opened::Cuda(context) => {
-                let markets: u64 = own.iter().map(|fold| HonestModels::need(rows(fold), features)).sum();
+                let markets: u64 =
+                    own.iter().map(|fold| HonestModels::need(FoldMarket::most_rows(rows(fold)), features)).sum();
                 let (settings, roots) = (hypers.search.settings(0, true), self.roots_at_once(kind, members));
                 let count = members.len();
                 Ok(nets + markets + HonestSearch::need(context, &config.net, count, features, &settings, roots)?)

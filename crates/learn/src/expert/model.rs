@@ -1,5 +1,5 @@
-//! The market that a fold's members search in: a bootstrap of its own training rows, and what turns a row and what an
-//! account is shown there into a root.
+//! The market that a fold's members search in: a model of its own training rows (`search::FittedModel`: the bootstrap,
+//! or the learned one where it predicts better), and what turns a row and what an account is shown there into a root.
 //!
 //! **A model owns its rows, cut where the fold's training ends**: those of training samples alone, scaled as the net
 //! reads them. The newest [`MOST`] are kept. As bytes it goes into a model's folder, so that a searcher needs no
@@ -9,7 +9,10 @@ use compute::population::Scale;
 use compute::{Error, Result};
 use features::Input;
 use market::{EpisodeData, OBSERVED, RowTime, observe};
-use search::{Bootstrap, Chance, Drawn, Draws, InfoSet, MarketWorld, ModelScore, Rows, Step, TrainingRow, World};
+use search::{
+    Bootstrap, Chance, Comparison, Draws, FittedModel, Imagined, InfoSet, Learned, MarketWorld, ModelKind, ModelRule,
+    Rows, Step, TrainingRow, World,
+};
 use std::ops::Range;
 
 /// Rows that a model keeps, at most.
@@ -17,7 +20,7 @@ const MOST: usize = 1 << 16;
 /// Numbers of a bar.
 const BAR: usize = size_of::<account::Bar>() / 8;
 /// What a file of a model begins with.
-const MAGIC: &[u8; 8] = b"FBMARKT1";
+const MAGIC: &[u8; 8] = b"FBMARKT2";
 /// Short, flat and long.
 pub(super) const ACTIONS: usize = 3;
 /// A column is a trend's where both of its signs have at least this share of the rows.
@@ -37,7 +40,9 @@ pub struct Trend {
 /// A fitted market with accounts on it.
 #[derive(Debug)]
 pub struct FoldMarket {
-    world: MarketWorld<Bootstrap>,
+    world: MarketWorld<FittedModel>,
+    /// How the two models did on rows held out; none where nothing was compared.
+    compared: Option<Comparison>,
     /// What values are counted in: the deviation of a bar's move in the training part.
     pub(super) unit: f32,
     prior: Option<Prior>,
@@ -77,12 +82,15 @@ pub(super) struct TrainingPart<'a> {
     pub(super) stretches: &'a [Range<u32>],
     /// `[rows of the table]` the number of each row's clock time.
     pub(super) clocks: &'a [u32],
+    /// Which model is wanted, and over how many bars models are compared.
+    pub(super) model: ModelRule,
+    pub(super) horizon: usize,
 }
 
 impl FoldMarket {
     /// Fits the market of a fold's training part.
     pub(super) fn fit(part: &TrainingPart<'_>, discount: f32, trend: &Trend) -> Result<FoldMarket> {
-        let TrainingPart { inputs, scales, data, stretches, clocks } = *part;
+        let TrainingPart { inputs, scales, data, stretches, clocks, model, horizon } = *part;
         let features: usize = inputs.iter().map(|input| input.columns.len()).sum();
         let from = newest(stretches, clocks);
         let (mut observations, mut rows) = (Vec::new(), Vec::new());
@@ -101,28 +109,55 @@ impl FoldMarket {
         }
         let rows = Rows::cut(&observations, features, &rows, |_| true)?;
         let prior = prior(&rows, scales, trend);
-        FoldMarket::new(rows, discount, prior)
+        let (model, compared) = FittedModel::fit(rows, model, horizon)?;
+        Ok(FoldMarket::new(model, compared, discount, prior))
     }
 
-    fn new(rows: Rows, discount: f32, prior: Option<Prior>) -> Result<FoldMarket> {
-        let unit = deviation(rows.all());
-        let world = MarketWorld::new(Bootstrap::new(rows)?, discount, show, OBSERVED);
-        Ok(FoldMarket { world, unit, prior, discount })
+    fn new(model: FittedModel, compared: Option<Comparison>, discount: f32, prior: Option<Prior>) -> FoldMarket {
+        let unit = deviation(model.rows().all());
+        let world = MarketWorld::new(model, discount, show, OBSERVED);
+        FoldMarket { world, compared, unit, prior, discount }
     }
 
-    /// How many of so many rows a market keeps.
+    /// Bytes of the market of so many rows with so many features, at most; while models are compared there is a copy of
+    /// three quarters of the rows.
+    pub(super) fn need(rows: usize, features: usize) -> u64 {
+        let kept = FoldMarket::most_rows(rows);
+        (kept + 3 * kept / 4) as u64 * (4 * features as u64 + 192) + Learned::bytes_of(kept, features)
+    }
+
+    /// Rows that the market of so many has at most.
     pub(super) fn most_rows(rows: usize) -> usize {
         rows.min(MOST)
     }
 
-    /// How well the market's next bars were predicted on rows held out.
-    pub fn score(&self) -> &ModelScore {
-        self.world.model().score()
+    /// Which model it holds.
+    pub fn model(&self) -> ModelKind {
+        self.world.model().kind()
     }
 
-    /// The bootstrap, which is the model that a card knows.
-    pub(super) fn bootstrap(&self) -> Result<&Bootstrap> {
-        Ok(self.world.model())
+    /// The bootstrap, where it holds that.
+    pub fn bootstrap(&self) -> Option<&Bootstrap> {
+        match self.world.model() {
+            FittedModel::Bootstrap(model) => Some(model),
+            FittedModel::Learned(_) => None,
+        }
+    }
+
+    /// How both models did on rows that neither was fitted to; none where only the bootstrap is wanted, or rows are too
+    /// few.
+    pub fn comparison(&self) -> Option<&Comparison> {
+        self.compared.as_ref()
+    }
+
+    /// CRPS and coverage of the model's next moves on rows held out; not a number where that is not known.
+    pub fn score(&self) -> (f64, f64) {
+        match (self.world.model(), &self.compared) {
+            (FittedModel::Bootstrap(_), Some(compared)) => (compared.bootstrap.crps, compared.bootstrap.coverage),
+            (FittedModel::Learned(_), Some(compared)) => (compared.learned.crps, compared.learned.coverage),
+            (FittedModel::Bootstrap(model), None) => (model.score().crps, model.score().coverage),
+            (FittedModel::Learned(_), None) => (f64::NAN, f64::NAN),
+        }
     }
 
     /// What a reward one bar later is worth.
@@ -137,7 +172,8 @@ impl FoldMarket {
 
     /// Bytes it takes.
     pub fn bytes(&self) -> u64 {
-        self.world.model().rows().bytes()
+        let more = if let FittedModel::Learned(model) = self.world.model() { model.bytes() } else { 0 };
+        self.world.model().rows().bytes() + more
     }
 
     /// What a trend added to a root's logits, `[A]`.
@@ -187,6 +223,15 @@ impl FoldMarket {
             bytes.extend_from_slice(&(row.clock << 1 | u32::from(row.continues)).to_le_bytes());
             observation.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
         }
+        // How models compared, then the weights of a learned one.
+        let weights = match self.world.model() {
+            FittedModel::Bootstrap(_) => None,
+            FittedModel::Learned(model) => Some(model.weights()),
+        };
+        bytes.extend([u8::from(self.compared.is_some()), u8::from(weights.is_some())]);
+        let numbers = self.compared.iter().flat_map(Comparison::numbers);
+        numbers.for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+        weights.into_iter().flatten().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
         bytes
     }
 
@@ -211,12 +256,13 @@ impl FoldMarket {
         let [zero, weight, discount] = [3, 4, 5].map(|n| word(bytes, at(n)).map(f32::from_bits));
         let (zero, weight, discount) = (zero?, weight?, discount?);
         let each = features.checked_mul(4).and_then(|n| n.checked_add(BAR * 8 + 12)).ok_or_else(bad)?;
-        let fits = rows.checked_mul(each).and_then(|n| n.checked_add(head)) == Some(bytes.len());
-        if !fits || rows == 0 || features == 0 || !(column == u32::MAX || (column as usize) < features) {
+        let table = rows.checked_mul(each).and_then(|n| n.checked_add(head)).ok_or_else(bad)?;
+        let Some((compared, weights)) = bytes.get(table..).and_then(read_fit) else { return Err(bad()) };
+        if rows == 0 || features == 0 || !(column == u32::MAX || (column as usize) < features) {
             return Err(bad());
         }
         let (mut observations, mut all) = (Vec::with_capacity(rows * features), Vec::with_capacity(rows));
-        for own in bytes[head..].chunks_exact(each) {
+        for own in bytes[head..table].chunks_exact(each) {
             let numbers: Vec<f64> = own[..BAR * 8]
                 .chunks_exact(8)
                 .map(|x| f64::from_le_bytes(x.try_into().expect("eight bytes")))
@@ -229,8 +275,33 @@ impl FoldMarket {
             observations.extend(floats.map(|x| f32::from_le_bytes(x.try_into().expect("four bytes"))));
         }
         let prior = (column != u32::MAX).then_some(Prior { column, zero, weight });
-        FoldMarket::new(Rows::cut(&observations, features, &all, |_| true)?, discount, prior)
+        let rows = Rows::cut(&observations, features, &all, |_| true)?;
+        let model = match weights {
+            None => FittedModel::Bootstrap(Bootstrap::new(rows)?),
+            Some(weights) => FittedModel::Learned(Learned::from_weights(rows, &weights)?),
+        };
+        Ok(FoldMarket::new(model, compared, discount, prior))
     }
+}
+
+/// A comparison and the weights of a learned model.
+type Fit = (Option<Comparison>, Option<Vec<f32>>);
+
+/// What lies behind the rows of a file; none where it makes no sense.
+fn read_fit(bytes: &[u8]) -> Option<Fit> {
+    let (flags, rest) = bytes.split_at_checked(2)?;
+    if flags.iter().any(|flag| *flag > 1) {
+        return None;
+    }
+    let (numbers, rest) = rest.split_at_checked(usize::from(flags[0]) * 8 * Comparison::NUMBERS)?;
+    let numbers: Vec<f64> =
+        numbers.chunks_exact(8).map(|x| f64::from_le_bytes(x.try_into().expect("eight bytes"))).collect();
+    let compared = numbers.try_into().ok().map(Comparison::from_numbers);
+    if flags[1] == 0 {
+        return rest.is_empty().then_some((compared, None));
+    }
+    let weights = rest.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().expect("four bytes"))).collect();
+    rest.len().is_multiple_of(4).then_some((compared, Some(weights)))
 }
 
 /// The first clock time whose rows are kept: the newest, as many as a model may have.
@@ -371,7 +442,7 @@ fn bar_of(numbers: &[f64]) -> account::Bar {
 /// The market as a search plays through it; what a trend adds is believed at the root alone.
 impl World for FoldMarket {
     type Known = InfoSet;
-    type Market = Drawn;
+    type Market = Imagined;
     type Account = account::Account;
 
     fn actions(&self) -> usize {
@@ -382,11 +453,11 @@ impl World for FoldMarket {
         self.world.inputs()
     }
 
-    fn start(&self, known: &InfoSet) -> (Drawn, account::Account) {
+    fn start(&self, known: &InfoSet) -> (Imagined, account::Account) {
         self.world.start(known)
     }
 
-    fn draw(&self, known: &InfoSet, market: &Drawn, draws: Draws, count: usize, to: &mut Vec<Chance<Drawn>>) {
+    fn draw(&self, known: &InfoSet, market: &Imagined, draws: Draws, count: usize, to: &mut Vec<Chance<Imagined>>) {
         self.world.draw(known, market, draws, count, to);
     }
 
@@ -395,13 +466,13 @@ impl World for FoldMarket {
         known: &InfoSet,
         account: &account::Account,
         action: usize,
-        now: &Drawn,
-        next: &Drawn,
+        now: &Imagined,
+        next: &Imagined,
     ) -> Step<account::Account> {
         self.world.step(known, account, action, now, next)
     }
 
-    fn legal(&self, known: &InfoSet, market: &Drawn, account: &account::Account) -> u32 {
+    fn legal(&self, known: &InfoSet, market: &Imagined, account: &account::Account) -> u32 {
         self.world.legal(known, market, account)
     }
 
@@ -409,7 +480,7 @@ impl World for FoldMarket {
         self.world.held(account)
     }
 
-    fn observe(&self, known: &InfoSet, market: &Drawn, account: &account::Account, to: &mut [f32]) {
+    fn observe(&self, known: &InfoSet, market: &Imagined, account: &account::Account, to: &mut [f32]) {
         self.world.observe(known, market, account, to);
     }
 

@@ -15,7 +15,7 @@ use compute::{Budget, Error, Net, Opened, Result, Tables};
 use market::{Environment, OBSERVED, STATE};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use search::{Evaluate, InfoSet, Outcomes, Root, Search};
+use search::{Comparison, Evaluate, InfoSet, ModelKind, Outcomes, Root, Search};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -628,7 +628,9 @@ impl Training for ExpertTraining {
             let member = &mut self.members[at];
             member.due = false;
             let Seen { growth: grown, changed, value, policy_loss, value_loss, entropy, norm, rate } = member.seen;
-            let model = member.market.score();
+            let (crps, coverage) = member.market.score();
+            let compared = member.market.comparison();
+            let of = |figure: fn(&Comparison) -> f64| compared.map_or(f64::NAN, figure);
             let metrics = Metrics::new(&[
                 ("train_growth", 1e4 * grown),
                 ("valid_growth", 1e4 * growth),
@@ -640,8 +642,13 @@ impl Training for ExpertTraining {
                 ("value_loss", value_loss),
                 ("root_value", value),
                 ("changed", changed),
-                ("model_crps", model.crps),
-                ("model_coverage", model.coverage),
+                ("model_crps", crps),
+                ("model_coverage", coverage),
+                ("model_learned", f64::from(u8::from(member.market.model() == ModelKind::Learned))),
+                ("bootstrap_crps", of(|both| both.bootstrap.crps)),
+                ("bootstrap_coverage", of(|both| both.bootstrap.coverage)),
+                ("learned_crps", of(|both| both.learned.crps)),
+                ("learned_coverage", of(|both| both.learned.coverage)),
                 ("norm", norm),
                 ("learning_rate", rate),
             ]);

@@ -4,7 +4,7 @@ use super::made::card;
 use super::ppo::{at, bits, market, run, run_at, stopped};
 use compute::Budget;
 use compute::population::{Precision, Recipe};
-use learn::expert::{Expert, FoldMarket, Hypers, SearchShape, Spec, Trend};
+use learn::expert::{Expert, FoldMarket, Hypers, ModelKind, ModelRule, SearchShape, Spec, Trend};
 use learn::{Config, DeviceBudget, Learner, Problem};
 use market::EpisodeData;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ fn spec(hypers: Hypers, iterations: u32) -> Spec {
         seeds: 2,
         gamma: 0.9,
         trend: Trend::default(),
+        model: ModelRule::Bootstrap,
     }
 }
 
@@ -47,7 +48,7 @@ fn metric(member: &learn::Trained, name: &str) -> f64 {
 fn experts_find_what_is_there() {
     let (problem, data, folds) = market(3, 0.9, 1e-4);
     let expert = Expert::new(&problem, &data, &folds, spec(hypers(), 12)).unwrap();
-    assert_eq!(expert.market(0).unwrap().score().columns, [0]);
+    assert_eq!(expert.market(0).unwrap().bootstrap().expect("as set").score().columns, [0]);
     // Half of the bars turn: 0.8 · 20 bp less 2 sides of 1 bp on half of them.
     let possible = 16.0 - 1.0;
     for member in run(&expert, 2, None).members {
@@ -58,12 +59,57 @@ fn experts_find_what_is_there() {
     }
 }
 
+/// The same with the learned market: its codes and latents find as much.
+#[test]
+fn experts_find_what_is_there_in_a_learned_market() {
+    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    let learned = |iterations| Spec { model: ModelRule::Learned, ..spec(hypers(), iterations) };
+    let expert = Expert::new(&problem, &data, &folds, learned(12)).unwrap();
+    let own = expert.market(0).unwrap();
+    let compared = own.comparison().expect("both were fitted");
+    assert!(own.model() == ModelKind::Learned && own.bootstrap().is_none() && compared.found, "{compared:?}");
+    let possible = 16.0 - 1.0;
+    for member in run(&expert, 2, None).members {
+        let best = member.best.as_ref().expect("a best").score;
+        assert!(best > 0.8 * possible, "with search: {best} of {possible} bp");
+        assert!(metric(&member, "net_growth") > 0.8 * possible, "{}", metric(&member, "net_growth"));
+        assert_eq!(metric(&member, "model_learned"), 1.0);
+        let own = ["model_crps", "learned_crps"].map(|name| metric(&member, name));
+        assert!(own[0] == own[1] && metric(&member, "bootstrap_crps") > 0.0, "{own:?}");
+    }
+    // As bytes it is the same market.
+    let bytes = own.to_bytes();
+    let read = FoldMarket::from_bytes(&bytes).unwrap();
+    assert!(read.to_bytes() == bytes && read.comparison() == own.comparison() && read.model() == ModelKind::Learned);
+    for cut in [bytes.len() - 1, bytes.len() - 4, bytes.len() - 4000] {
+        assert!(FoldMarket::from_bytes(&bytes[..cut]).is_err(), "{cut}");
+    }
+    // Fitted again it is the same too: on other threads, and where a training goes on.
+    let again = || Expert::new(&problem, &data, &folds, learned(3)).unwrap();
+    assert!(again().market(0).unwrap().to_bytes() == bytes);
+    let whole = bits(&run(&again(), 2, None));
+    assert_eq!(bits(&run(&again(), 1, None)), whole);
+    assert_eq!(bits(&run(&again(), 1, Some(stopped(&again(), &at(2), 2)))), whole);
+}
+
+/// Left to itself the market of a walk is a bootstrap: there is nothing to learn.
+#[test]
+fn the_market_of_a_walk_is_a_bootstrap() {
+    let (problem, data, folds) = market(5, 0.5, 1e-3);
+    let auto = Spec { model: ModelRule::Auto, ..spec(hypers(), 1) };
+    let own = Expert::new(&problem, &data, &folds, auto).unwrap().market(0).unwrap();
+    let compared = own.comparison().expect("both were fitted");
+    assert!(own.model() == ModelKind::Bootstrap && !compared.found, "{compared:?}");
+    assert_eq!(own.score(), (compared.bootstrap.crps, compared.bootstrap.coverage));
+}
+
 /// Where nothing is known and trading costs, what is preferred is to stay out.
 #[test]
 fn nothing_is_earned_where_nothing_is_known() {
     let (problem, data, folds) = market(5, 0.5, 1e-3);
     let expert = Expert::new(&problem, &data, &folds, spec(hypers(), 8)).unwrap();
-    assert!(expert.market(0).unwrap().score().columns.is_empty());
+    let own = expert.market(0).unwrap();
+    assert!(own.bootstrap().expect("as set").score().columns.is_empty() && own.comparison().is_none());
     for member in run(&expert, 2, None).members {
         let [growth, error] = ["valid_growth", "valid_error"].map(|name| metric(&member, name));
         assert!(growth - 2.0 * error <= 0.0 && growth.abs() < 0.5, "{growth} ± {error}");
@@ -138,7 +184,7 @@ fn a_market_comes_back_from_its_bytes() {
     let bytes = own.to_bytes();
     let read = FoldMarket::from_bytes(&bytes).unwrap();
     assert_eq!((read.to_bytes(), read.score(), read.rows()), (bytes.clone(), own.score(), 1800));
-    for cut in [0, 7, 31, bytes.len() - 1] {
+    for cut in [0, 7, 31, bytes.len() - 2, bytes.len() - 1] {
         assert!(FoldMarket::from_bytes(&bytes[..cut]).is_err(), "{cut}");
     }
 }
