@@ -102,7 +102,7 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
 fn a_learned_market_is_searched_where_it_is_wanted() {
     let place = Place::new();
     let best = market(&place, "planted", "1", "4000", "0.8");
-    let (run, exit) = train(&place, "planted", "run", &["--seeds", "1", "--set", "search.model=learned"]);
+    let (run, exit) = train(&place, "planted", "run", &["--set", "search.model=learned"]);
     assert_eq!(exit, 0, "{run}");
     let record = &run["backtest"];
     let earned = growth(&record["net"], record);

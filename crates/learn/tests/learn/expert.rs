@@ -162,17 +162,19 @@ fn poisoned(problem: &Problem, data: &EpisodeData, from: usize) -> (Arc<Problem>
 #[test]
 fn what_lies_behind_the_training_part_changes_no_weight() {
     let (problem, data, folds) = market(3, 0.8, 1e-4);
-    let last = |problem: &Arc<Problem>, data: &Arc<EpisodeData>| -> Vec<Vec<f32>> {
-        let expert = Expert::new(problem, data, &folds, spec(hypers(), 3)).unwrap();
-        let members = run(&expert, 2, None).members;
-        members.into_iter().map(|member| member.last.expect("ended").params).collect()
-    };
-    // The last training sample decides at row 1799 and is settled at row 1800.
-    let clean = last(&problem, &data);
-    let (other, prices) = poisoned(&problem, &data, 1801);
-    assert_eq!(last(&other, &prices), clean);
-    let (other, prices) = poisoned(&problem, &data, 1500);
-    assert_ne!(last(&other, &prices), clean, "the test can fail");
+    for model in [ModelRule::Bootstrap, ModelRule::Learned] {
+        let last = |problem: &Arc<Problem>, data: &Arc<EpisodeData>| -> Vec<Vec<f32>> {
+            let expert = Expert::new(problem, data, &folds, Spec { model, ..spec(hypers(), 3) }).unwrap();
+            let members = run(&expert, 2, None).members;
+            members.into_iter().map(|member| member.last.expect("ended").params).collect()
+        };
+        // The last training sample decides at row 1799 and is settled at row 1800.
+        let clean = last(&problem, &data);
+        let (other, prices) = poisoned(&problem, &data, 1801);
+        assert_eq!(last(&other, &prices), clean);
+        let (other, prices) = poisoned(&problem, &data, 1500);
+        assert_ne!(last(&other, &prices), clean, "the test can fail");
+    }
 }
 
 #[test]
