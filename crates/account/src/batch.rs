@@ -307,7 +307,10 @@ impl Accounts {
 
 fn copy(groups: &[Group], to: &mut [f64], field: impl Fn(&Group) -> &[f64; GROUP]) {
     for (group, to) in groups.iter().zip(to.chunks_mut(GROUP)) {
-        to.copy_from_slice(&field(group)[..to.len()]);
+        match <&mut [f64; GROUP]>::try_from(&mut *to) {
+            Ok(whole) => *whole = *field(group),
+            Err(_) => to.copy_from_slice(&field(group)[..to.len()]),
+        }
     }
 }
 

@@ -56,8 +56,13 @@ fn lanes(seen: &Seen<'_>, log_held: &[f32]) -> [[f32; GROUP]; OWN] {
         shown[4][i] = (1.0 - equity / seen.peak[i]) as f32;
         shown[5][i] = (position.abs() / seen.leverage[i]) as f32;
     }
+    // Whole numbers of 32 bits, so that they are converted side by side.
+    let (mut bars, most) = ([0; GROUP], most as u32);
     for i in 0..GROUP {
-        shown[3][i] = log_held[(seen.bars_held[i] as usize).min(most)];
+        bars[i] = (seen.bars_held[i] as i32 as u32).min(most);
+    }
+    for i in 0..GROUP {
+        shown[3][i] = log_held[bars[i] as usize];
     }
     shown
 }

@@ -96,8 +96,10 @@ pub(super) struct Worker {
     factors: Vec<Vec<Line>>,
     /// `[individuals]` memory of a pass; the first holds inputs.
     values: Vec<[Vec<Line>; 2]>,
-    /// `[individuals, outputs, accounts]`
+    /// `[outputs, individuals, accounts]`, of the individuals that there are.
     out: Vec<f32>,
+    /// `[individuals, accounts]` bits of short, flat and long.
+    legal: Vec<u8>,
     /// Inputs of a step, where they are not at hand.
     scratch: Vec<f32>,
     /// `[OWN, individuals, accounts]` what accounts are shown of themselves, with room for a whole group.
@@ -126,6 +128,7 @@ impl Worker {
             weights: vec![vec![ZEROS; stack.lines]; if factors.is_some() { 0 } else { draws * sides }],
             values: (0..draws * sides).map(|_| values()).collect(),
             out: vec![0.0; lanes * stack.outputs()],
+            legal: vec![0; lanes],
             scratch: vec![0.0; Places::new(stack, n, factors.is_some()).all],
             factors: factors.map_or_else(Vec::new, |own| vec![vec![ZEROS; own.lines]; draws]),
             observed: vec![0.0; OWN * lanes.next_multiple_of(GROUP)],
@@ -165,11 +168,8 @@ impl Worker {
         for t in 0..course.spans.longest() {
             self.look(course, t as usize, individuals);
             self.pass(course, strategy, individuals);
-            let legal = &course.views.legal[t as usize * n..][..n];
-            let out = self.out.chunks_exact(course.stack.outputs() * n);
-            for (targets, out) in self.targets.chunks_exact_mut(n).zip(out).take(individuals) {
-                prefer(course.actions, out, legal, targets);
-            }
+            let lanes = individuals * n;
+            prefer(course.actions, &self.out, &self.legal[..lanes], &mut self.targets[..lanes]);
             self.accounts.step_placed(&self.targets);
             self.accounts.rewards(&mut self.rewards);
             if t >= shortest {
@@ -215,9 +215,10 @@ impl Worker {
         let base = Base { weights: course.base, factors, sigma };
         let last = low_rank_simd::forward(stack, base, &self.factors, values, rows);
         let lines = stack.layers[stack.layers.len() - 1].lines;
-        for (values, out) in values.iter().zip(self.out.chunks_exact_mut(stack.outputs() * rows)) {
+        for (individual, values) in values.iter().enumerate() {
             for (row, line) in values[last].chunks_exact(lines).take(rows).enumerate() {
-                (0..stack.outputs()).for_each(|o| out[o * rows + row] = line[0].0[o]);
+                let place = |o: usize| (o * individuals + individual) * rows + row;
+                (0..stack.outputs()).for_each(|o| self.out[place(o)] = line[0].0[o]);
             }
         }
     }
@@ -241,8 +242,11 @@ impl Worker {
     /// is each one's own.
     fn look(&mut self, course: &Course<'_>, t: usize, individuals: usize) {
         let (n, views) = (course.spans.first.len(), course.views);
-        let rows = &views.rows[t * n..][..n];
-        self.rows.chunks_exact_mut(n).for_each(|own| own.copy_from_slice(rows));
+        let (rows, legal) = (&views.rows[t * n..][..n], &views.legal[t * n..][..n]);
+        for (own, own_legal) in self.rows.chunks_exact_mut(n).zip(self.legal.chunks_exact_mut(n)) {
+            copy_few(rows, own);
+            copy_few(legal, own_legal);
+        }
         self.accounts.place(&course.sources.data.table().bars, &self.rows);
         let wide = self.observed.len() / OWN;
         for (group, seen) in self.accounts.seen().enumerate() {
@@ -258,7 +262,7 @@ impl Worker {
             for k in 0..OWN {
                 let own = &self.observed[k * wide + individual * n..][..n];
                 if row == 1 {
-                    to[(views.own + k) * apart..][..n].copy_from_slice(own);
+                    copy_few(own, &mut to[(views.own + k) * apart..][..n]);
                 } else {
                     own.iter().enumerate().for_each(|(account, x)| to[account * row + views.own + k] = *x);
                 }
@@ -267,7 +271,21 @@ impl Worker {
     }
 }
 
-/// The targets that the outputs of a net prefer, `[outputs, accounts]`: of short, flat and long the largest that is
+/// Copies what is mostly four, eight or sixteen long: a call takes longer than that.
+#[inline(always)]
+fn copy_few<T: Copy>(from: &[T], to: &mut [T]) {
+    #[inline(always)]
+    fn whole<T: Copy, const N: usize>(from: &[T], to: &mut [T]) -> bool {
+        let (Ok(from), Ok(to)) = (<&[T; N]>::try_from(from), <&mut [T; N]>::try_from(to)) else { return false };
+        *to = *from;
+        true
+    }
+    if !(whole::<T, 4>(from, to) || whole::<T, 8>(from, to) || whole::<T, 16>(from, to)) {
+        to.copy_from_slice(from);
+    }
+}
+
+/// The targets that the outputs of nets prefer, `[outputs, accounts]`: of short, flat and long the largest that is
 /// legal, flat where it is as large as another; or the middle of a continuous one.
 #[inline]
 fn prefer(actions: Actions, out: &[f32], legal: &[u8], targets: &mut [f64]) {
@@ -276,6 +294,7 @@ fn prefer(actions: Actions, out: &[f32], legal: &[u8], targets: &mut [f64]) {
         Actions::Discrete => {
             let (short, rest) = out.split_at(n);
             let (flat, long) = rest.split_at(n);
+            let (long, legal) = (&long[..n], &legal[..n]);
             for i in 0..n {
                 let down = (legal[i] & 1 == 1) & (short[i] > flat[i]);
                 let best = if down { short[i] } else { flat[i] };

@@ -44,7 +44,7 @@ pub(super) trait Lanes: Copy {
     }
     /// [`heads`], the same way.
     #[inline(always)]
-    fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
+    fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
         heads::<Self>(layer, weights, x, out, rows);
     }
     /// The tangents of lines; within 4 units in the last place.
@@ -67,7 +67,7 @@ pub(super) struct Pass<'a> {
     pub(super) weights: &'a [Vec<Line>],
     /// `[individuals]` memory; `[0]` are inputs, `[inputs, rows]` without padding.
     pub(super) values: &'a mut [[Vec<Line>; 2]],
-    /// `[individuals, outputs, rows]`
+    /// `[outputs, individuals, rows]`
     pub(super) out: &'a mut [f32],
     pub(super) rows: usize,
 }
@@ -118,45 +118,49 @@ impl Pending {
         self.first + i / SQUARE * self.lines + i % SQUARE
     }
 
-    /// Activates one of them.
+    /// Activates all of them.
     #[inline(always)]
-    fn activate<L: Lanes>(self, y: &mut [Line], i: usize) {
-        let line = &mut y[self.at(i)];
-        let [x] = L::tanh([L::load(line)]);
-        x.store(line);
+    fn activate_all<L: Lanes>(self, values: &mut [[Vec<Line>; 2]]) {
+        let y = &mut values[self.individual][self.values];
+        for i in 0..SQUARE * SQUARE {
+            let line = &mut y[self.at(i)];
+            let [x] = L::tanh([L::load(line)]);
+            x.store(line);
+        }
     }
 }
 
 #[inline(always)]
 fn layers<L: Lanes>(stack: &Stack, pass: &mut Pass<'_>) {
     let (rows, mut pending) = (pass.rows, None::<Pending>);
-    let each = stack.outputs() * rows;
+    let apart = pass.values.len() * rows;
     for (number, layer) in stack.layers.iter().enumerate() {
         let from = number % 2;
         for individual in 0..pass.values.len() {
             // What it is about to read.
             if let Some(left) = pending.take_if(|left| left.individual == individual) {
-                for i in 0..SQUARE * SQUARE {
-                    left.activate::<L>(&mut pass.values[individual][left.values], i);
-                }
+                left.activate_all::<L>(pass.values);
             }
             let weights = &pass.weights[individual][layer.at..][..layer.weights()];
             if layer.turned {
                 let x = inputs_of(layer, number, &pass.values[individual][from], rows);
-                let out = &mut pass.out[individual * each..][..each];
-                L::heads(layer, weights, x, out, rows);
+                L::heads(layer, weights, x, Outputs { out: &mut *pass.out, first: individual * rows, apart }, rows);
                 continue;
             }
             run::<L>(layer, number, weights, pass.values, individual, rows, &mut pending);
         }
     }
+    if let Some(left) = pending {
+        left.activate_all::<L>(pass.values);
+    }
     let last = stack.layers[stack.layers.len() - 1];
     if !last.turned {
         for (individual, values) in pass.values.iter().enumerate() {
-            let (y, out) = (&values[stack.layers.len() % 2], &mut pass.out[individual * each..][..each]);
-            for (o, out) in out.chunks_exact_mut(rows).enumerate() {
-                for (row, out) in out.iter_mut().enumerate() {
-                    *out = y[row * last.lines + o / LANES].0[o % LANES];
+            let y = &values[stack.layers.len() % 2];
+            for o in 0..last.outputs {
+                for row in 0..rows {
+                    let place = o * apart + individual * rows + row;
+                    pass.out[place] = y[row * last.lines + o / LANES].0[o % LANES];
                 }
             }
         }
@@ -169,6 +173,13 @@ pub(super) struct Inputs<'a> {
     x: &'a [f32],
     apart: usize,
     row: usize,
+}
+
+/// Where outputs go: number o of row r to `first + o × apart + r`.
+pub(super) struct Outputs<'a> {
+    out: &'a mut [f32],
+    first: usize,
+    apart: usize,
 }
 
 /// The inputs of a layer: those of the first have rows side by side, those of others are rows in whole lines.
@@ -427,7 +438,7 @@ fn one_line<L: Lanes, const R: usize>(
 
 /// A head whose inputs are lanes, of all rows: `[outputs, rows]`.
 #[inline(always)]
-fn heads<L: Lanes>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
+fn heads<L: Lanes>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
     match layer.outputs {
         1 => heads_of::<L, 1>(layer, weights, x, out, rows),
         2 => heads_of::<L, 2>(layer, weights, x, out, rows),
@@ -438,7 +449,7 @@ fn heads<L: Lanes>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f3
 
 /// The same for `O` outputs.
 #[inline(always)]
-fn heads_of<L: Lanes, const O: usize>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
+fn heads_of<L: Lanes, const O: usize>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
     let each = layer.inputs.div_ceil(LANES);
     let (own, bias) = weights.split_at(O * each);
     let mut row = 0;
@@ -456,21 +467,28 @@ fn heads_of<L: Lanes, const O: usize>(layer: &Dense, weights: &[Line], x: Inputs
                 }
             }
         }
+        let mut found = [[0.0; FEW]; O];
         for o in 0..O {
-            let (mut sums, bias) = (L::sums(sums[o]), bias[0].0[o]);
+            let (sums, bias) = (L::sums(sums[o]), bias[0].0[o]);
             for r in 0..FEW {
-                sums[r] += bias;
+                found[o][r] = sums[r] + bias;
             }
-            if layer.activation != Activation::Identity {
+        }
+        if layer.activation != Activation::Identity {
+            for o in 0..O {
                 let mut line = ZEROS;
-                line.0[..FEW].copy_from_slice(&sums);
+                line.0[..FEW].copy_from_slice(&found[o]);
                 let [x] = activate(layer.activation, [L::load(&line)]);
                 x.store(&mut line);
-                sums.copy_from_slice(&line.0[..FEW]);
+                found[o].copy_from_slice(&line.0[..FEW]);
             }
-            let to = &mut out[o * rows + row..][..count];
-            for r in 0..count {
-                to[r] = sums[r];
+        }
+        for o in 0..O {
+            let to = &mut out.out[out.first + o * out.apart + row..][..count];
+            // Whole fours are one store; anything else would be a call.
+            match <&mut [f32; FEW]>::try_from(&mut *to) {
+                Ok(whole) => *whole = found[o],
+                Err(_) => to.copy_from_slice(&found[o][..count]),
             }
         }
         row += count;
@@ -611,7 +629,7 @@ impl Lanes for Plain {
 #[cfg(target_arch = "x86_64")]
 pub(super) mod wide {
     use super::super::tanh_simd::tanh_of;
-    use super::{Dense, FEW, Inputs, LANES, Lanes, Line, Pass, Square, Stack, heads, layers, square};
+    use super::{Dense, FEW, Inputs, LANES, Lanes, Line, Outputs, Pass, Square, Stack, heads, layers, square};
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
@@ -642,7 +660,7 @@ pub(super) mod wide {
 
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx2,fma")]
-    fn heads_avx512(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
+    fn heads_avx512(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
         heads::<Sixteen>(layer, weights, x, out, rows);
     }
 
@@ -733,7 +751,7 @@ pub(super) mod wide {
             unsafe { square_avx512(block, values) }
         }
         #[inline(always)]
-        fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: &mut [f32], rows: usize) {
+        fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
             unsafe { heads_avx512(layer, weights, x, out, rows) }
         }
         #[inline(always)]
@@ -897,11 +915,12 @@ mod tests {
             floats(&mut own[0]).fill_with(|| random.unit() as f32 * 4.0 - 2.0);
         }
         let each = stack.outputs() * rows;
-        let run = |individuals: std::ops::Range<usize>| {
-            let (mut values, mut out) = (values[individuals.clone()].to_vec(), vec![0.0; 4 * each]);
-            let pass = &mut Pass { weights: &weights[individuals.clone()], values: &mut values, out: &mut out, rows };
-            forward(&stack, pass);
-            out[..individuals.len() * each].to_vec()
+        // Individual by individual.
+        let run = |own: std::ops::Range<usize>| {
+            let (mut values, mut out) = (values[own.clone()].to_vec(), vec![0.0; own.len() * each]);
+            forward(&stack, &mut Pass { weights: &weights[own.clone()], values: &mut values, out: &mut out, rows });
+            let of = |i: usize| out.chunks_exact(rows).skip(i).step_by(own.len()).flatten().copied();
+            (0..own.len()).flat_map(of).collect::<Vec<f32>>()
         };
         let all = run(0..4);
         assert!(all.iter().any(|x| *x != 0.0));
