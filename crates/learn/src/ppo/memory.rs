@@ -1,4 +1,5 @@
-//! Policies that remember, on a processor (`cuda/recurrent.rs` is the twin on a card): LSTM layers whose state is carried from step to step of an account.
+//! Policies that remember, on a processor: LSTM layers whose state is carried from step to step of an account. The twin
+//! on a card is `cuda/recurrent.rs`.
 //!
 //! A state begins as zeros with every episode, in the step in which the one before it ended, and goes on from one
 //! rollout to the next. A minibatch is some accounts with all their steps: it starts from the states that were kept

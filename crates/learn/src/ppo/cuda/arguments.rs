@@ -1,4 +1,5 @@
-//! What the kernels of `ppo.cu`, `ppo_memory.cu`, `ppo_small.cu` and `ppo_wide.cu` take. What a field is, is said there.
+//! What the kernels of `ppo.cu`, `ppo_memory.cu`, `ppo_small.cu` and `ppo_wide.cu` take. What a field is, is said
+//! there.
 
 use compute::arguments;
 use compute::cuda::Array;
