@@ -1,5 +1,9 @@
 //! Some roots that one thread searches together: their simulations go in step, and their leaves through the net in one
 //! product.
+//!
+//! Where the net's policy has layers of its own, leaves are asked for their values alone. A simulation that comes to a
+//! decision for the first time waits there until the others have, and all of them get their priors in one product. What
+//! is found is the same, to the bit.
 
 use crate::evaluate::Evaluate;
 use crate::run::Root;
@@ -15,10 +19,18 @@ pub(crate) struct Block<W: World> {
     gumbels: Vec<f32>,        // [roots, A]
     sequences: Vec<Vec<u32>>, // [considered] how many visits the action of each simulation has
     leaves: Vec<Leaf>,
-    shown: Vec<f32>,          // [rows, inputs]
-    asked: Vec<(usize, u32)>, // [rows] root and decision
-    logits: Vec<f32>,         // [rows, A]
-    values: Vec<f32>,         // [rows]
+    waiting: Vec<(usize, u32)>, // roots, and decisions whose priors are needed
+    shown: Vec<f32>,            // [rows, inputs]
+    asked: Vec<(usize, u32)>,   // [rows] root and decision
+    logits: Vec<f32>,           // [rows, A]
+    values: Vec<f32>,           // [rows]
+}
+
+/// Where a simulation came to.
+enum Arrival {
+    Leaf(Leaf),
+    /// A decision without priors.
+    Unguided(u32),
 }
 
 /// Where a simulation ended.
@@ -43,6 +55,7 @@ impl<W: World> Block<W> {
             gumbels: Vec::new(),
             sequences: (0..=considered).map(sequence).collect(),
             leaves: Vec::new(),
+            waiting: Vec::new(),
             shown: Vec::new(),
             asked: Vec::new(),
             logits: Vec::new(),
@@ -69,18 +82,52 @@ impl<W: World> Block<W> {
         if settings.mode != Mode::Reference {
             self.expand_roots(world, evaluator, settings, roots)?;
         }
+        // Simulations of a root that are under way together would see each other in another order.
+        let waits = is_lazy(settings, evaluator);
         let mut done = 0;
         while done < settings.simulations {
             let together = settings.in_flight().min(settings.simulations - done);
             for (i, root) in roots.iter().enumerate() {
                 for flight in 0..together {
-                    let leaf = self.simulate(world, settings, &root.known, i, (done + flight) as usize);
+                    match self.simulate(world, settings, &root.known, i, 0, (done + flight) as usize, waits) {
+                        Arrival::Leaf(leaf) => self.leaves.push(leaf),
+                        Arrival::Unguided(node) => self.waiting.push((i, node)),
+                    }
+                }
+            }
+            self.guide(world, evaluator, roots)?;
+            for at in 0..self.waiting.len() {
+                let (i, node) = self.waiting[at];
+                let arrival = self.simulate(world, settings, &roots[i].known, i, node, done as usize, false);
+                if let Arrival::Leaf(leaf) = arrival {
                     self.leaves.push(leaf);
                 }
             }
-            self.evaluate(world, evaluator)?;
+            self.waiting.clear();
+            self.evaluate(world, evaluator, settings)?;
             self.back_up(settings);
             done += together;
+        }
+        Ok(())
+    }
+
+    /// The priors of all decisions that are waited at, in one product.
+    fn guide<E: Evaluate>(&mut self, world: &W, evaluator: &mut E, roots: &[Root<W::Known>]) -> Result<()> {
+        let (inputs, actions) = (world.inputs(), world.actions());
+        let Some(towers) = evaluator.towers().filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
+        // Behind the leaves that were shown meanwhile.
+        let from = self.shown.len();
+        self.shown.resize(from + self.waiting.len() * inputs, 0.0);
+        for ((i, node), to) in self.waiting.iter().zip(self.shown[from..].chunks_exact_mut(inputs)) {
+            let tree = &self.trees[*i];
+            let market = tree.market(tree.nodes[*node as usize].market);
+            world.observe(&roots[*i].known, market, &tree.accounts[*node as usize], to);
+        }
+        self.logits.resize(self.waiting.len() * actions, 0.0);
+        towers.logits(&self.shown[from..], &mut self.logits)?;
+        self.shown.truncate(from);
+        for ((i, node), logits) in self.waiting.iter().zip(self.logits.chunks_exact(actions)) {
+            self.trees[*i].guided(*node, logits);
         }
         Ok(())
     }
@@ -99,7 +146,7 @@ impl<W: World> Block<W> {
                 self.expand(world, settings, &root.known, i, (0, action));
             }
             // All scenarios of a root are many rows: what is shown stays small.
-            self.evaluate(world, evaluator)?;
+            self.evaluate(world, evaluator, settings)?;
             let tree = &mut self.trees[i];
             for action in (0..world.actions() as u32).filter(|action| legal >> action & 1 != 0) {
                 install(tree, 0, action);
@@ -108,10 +155,21 @@ impl<W: World> Block<W> {
         Ok(())
     }
 
-    /// Selects a way from the root down, and expands what lies at its end.
-    fn simulate(&mut self, world: &W, settings: &Settings, known: &W::Known, root: usize, simulation: usize) -> Leaf {
+    /// Selects a way down from a node, and expands what lies at its end. With `waits` it stops at a decision that has no
+    /// priors.
+    #[expect(clippy::too_many_arguments, reason = "a simulation is all of these")]
+    fn simulate(
+        &mut self,
+        world: &W,
+        settings: &Settings,
+        known: &W::Known,
+        root: usize,
+        from: u32,
+        simulation: usize,
+        waits: bool,
+    ) -> Arrival {
         let actions = world.actions();
-        let mut node = 0u32;
+        let mut node = from;
         loop {
             let tree = &mut self.trees[root];
             let own: Node = tree.nodes[node as usize];
@@ -131,13 +189,14 @@ impl<W: World> Block<W> {
             let taken = tree.edge(node, edge);
             taken.visits += 1;
             let (child, first_visit) = (taken.child, taken.visits == 1);
-            let here = |node| Leaf { root, node, edge: None };
+            let here = |node| Arrival::Leaf(Leaf { root, node, edge: None });
             match child {
-                NONE => return self.expand(world, settings, known, root, (node, edge)),
-                child if child & PENDING != 0 => return Leaf { root, node, edge: Some(edge) },
+                NONE => return Arrival::Leaf(self.expand(world, settings, known, root, (node, edge))),
+                child if child & PENDING != 0 => return Arrival::Leaf(Leaf { root, node, edge: Some(edge) }),
                 // The root's afterstates are there before anybody went to them.
                 child if node == 0 && first_visit && settings.mode != Mode::Reference => return here(child),
                 child if self.is_last(settings, root, node, child) => return here(child),
+                child if waits && self.trees[root].needs_priors(child) => return Arrival::Unguided(child),
                 child => node = child,
             }
         }
@@ -229,8 +288,20 @@ impl<W: World> Block<W> {
     }
 
     /// All that was asked for, in one product.
-    fn evaluate<E: Evaluate>(&mut self, world: &W, evaluator: &mut E) -> Result<()> {
-        self.evaluate_roots(world, evaluator, &[])
+    fn evaluate<E: Evaluate>(&mut self, world: &W, evaluator: &mut E, settings: &Settings) -> Result<()> {
+        if !is_lazy(settings, evaluator) {
+            return self.evaluate_roots(world, evaluator, &[]);
+        }
+        self.values.resize(self.asked.len(), 0.0);
+        if let Some(towers) = evaluator.towers().filter(|_| !self.asked.is_empty()) {
+            towers.values(&self.shown, &mut self.values)?;
+        }
+        for ((root, node), value) in self.asked.iter().zip(&self.values) {
+            self.trees[*root].valued(*node, *value);
+        }
+        self.shown.clear();
+        self.asked.clear();
+        Ok(())
     }
 
     /// The same where roots were asked for, in their order: what is believed of them beforehand is added.
@@ -268,6 +339,11 @@ impl<W: World> Block<W> {
             tree.back_up(settings.mode, found);
         }
     }
+}
+
+/// Whether leaves are asked for values alone, and decisions for priors when a simulation goes through them.
+fn is_lazy<E: Evaluate>(settings: &Settings, evaluator: &mut E) -> bool {
+    settings.mode == (Mode::Honest { in_flight: 1 }) && evaluator.towers().is_some()
 }
 
 /// An afterstate whose codes have all been evaluated takes its place, unless it has; which node it is.

@@ -214,10 +214,26 @@ impl<W: World> Tree<W> {
         (self.nodes.len() - 1) as u32
     }
 
-    /// What the evaluation said of a decision. Actions that are not legal have no probability.
+    /// What the evaluation said of a decision.
     pub(crate) fn evaluated(&mut self, node: u32, logits: &[f32], value: f32) {
+        self.valued(node, value);
+        self.guided(node, logits);
+    }
+
+    /// The same of its value alone.
+    pub(crate) fn valued(&mut self, node: u32, value: f32) {
         let own = &mut self.nodes[node as usize];
         (own.raw, own.value) = (value, value);
+    }
+
+    /// Whether a node is a decision without priors: with them one is above 0.
+    pub(crate) fn needs_priors(&self, node: u32) -> bool {
+        self.nodes[node as usize].decision && self.edges_of(node).iter().all(|edge| edge.prior == 0.0)
+    }
+
+    /// The same of its logits alone. Actions that are not legal have no probability.
+    pub(crate) fn guided(&mut self, node: u32, logits: &[f32]) {
+        let own = &self.nodes[node as usize];
         let (first, legal) = (own.first as usize, own.legal);
         let edges = &mut self.edges[first..first + logits.len()];
         let is_legal = |action: usize| legal >> action & 1 != 0;

@@ -1,7 +1,7 @@
 //! A net as a search asks it: its values are in units of the market's own moves.
 
 use compute::{Net, Result};
-use search::{Evaluate, NetEvaluator};
+use search::{Evaluate, NetEvaluator, Towers};
 use std::sync::Arc;
 
 /// A net whose values are counted in a unit.
@@ -24,5 +24,21 @@ impl Evaluate for UnitEvaluator {
         self.net.evaluate(shown, logits, values)?;
         values.iter_mut().for_each(|value| *value *= self.unit);
         Ok(())
+    }
+
+    fn towers(&mut self) -> Option<&mut dyn Towers> {
+        self.net.towers().is_some().then_some(self as &mut dyn Towers)
+    }
+}
+
+impl Towers for UnitEvaluator {
+    fn values(&mut self, shown: &[f32], values: &mut [f32]) -> Result<()> {
+        self.net.values(shown, values)?;
+        values.iter_mut().for_each(|value| *value *= self.unit);
+        Ok(())
+    }
+
+    fn logits(&mut self, shown: &[f32], logits: &mut [f32]) -> Result<()> {
+        self.net.logits(shown, logits)
     }
 }
