@@ -19,6 +19,7 @@ Examples:
   fullbore demo                          a synthetic market, audited and trained on, on one page
   fullbore probe                         this machine: hardware and speed
   fullbore bench net                     how fast a net trains here
+  fullbore bench search                  how fast a search looks ahead here
   fullbore data audit prices.csv         what a file holds, and whether it is usable
   fullbore data add ~/bars --name mine   a folder of bars, added to the catalogue
   fullbore data list                     what is in the catalogue
@@ -515,6 +516,53 @@ pub(crate) struct Probe {
 pub(crate) enum Bench {
     /// Measure training and inference speed of a net for several batch sizes
     Net(BenchNet),
+    /// Measure the simulations per second of a search, by roots and simulations
+    Search(BenchSearch),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+honest is the search of `train --learner search`: accounts in a market model, every action tried on
+all scenarios of a root, 16 codes per simulation, 8 bars ahead. reference is the search of mctx: one
+leaf per simulation. --net is written as for train (layers of policy and value, each with its own),
+or as a whole net: 'row:64 / 256-256 / policy:3 + value:1' shares its layers.
+
+leaves are rows that the net evaluates; net alone is what the same net does with as many rows in a
+batch as there are roots. Rows that would not fit into --memory are shown and not run.
+
+On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
+
+Examples:
+  fullbore bench search                                         the usual net, 16 to 8,192 roots
+  fullbore bench search --net 256,256 --roots 128,1024 --simulations 32
+  fullbore bench search --net 2048,1024,512 --device cuda --roots 16,512,4096
+  fullbore bench search --mode honest --threads 1 --json")]
+pub(crate) struct BenchSearch {
+    /// Layers of policy and value, or a whole net that reads 64 numbers
+    #[arg(long, value_name = "NET", default_value = "64t-64t")]
+    pub(crate) net: String,
+    /// Roots that are searched in one batch
+    #[arg(long, value_name = "N,N", alias = "mcts-batch-size", value_delimiter = ',',
+        default_value = "16,32,128,256,1024,8192", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) roots: Vec<u32>,
+    /// Simulations of a root
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "16,32,128",
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) simulations: Vec<u32>,
+    /// Scenarios of a root, on which every action is tried (honest)
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=65_535))]
+    pub(crate) scenarios: u32,
+    /// What is searched: auto (all that the device has), honest or reference
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub(crate) mode: String,
+    /// Device to run on: auto, cpu, cuda, cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    /// Seconds per measurement; a longer search runs once
+    #[arg(long, value_name = "S", default_value_t = 0.3)]
+    pub(crate) seconds: f64,
+    #[command(flatten)]
+    _pace: Flags<flags::Pace>,
 }
 
 #[derive(Debug, Args)]
@@ -810,6 +858,7 @@ pub(crate) fn peek_json_and_schema(typed: &[OsString]) -> (bool, &'static str) {
     let schema = match verb {
         Some((_, "demo")) => "demo/1",
         Some((_, "probe")) => "probe/1",
+        Some((_, "bench")) if words.contains(&"search") => "bench_search/1",
         Some((_, "bench")) => "bench/1",
         Some((_, "features")) => "features/1",
         Some((_, "train")) => "train/1",

@@ -1,4 +1,9 @@
-//! `bench net`: how fast a net runs here, batch by batch: the table people make by hand.
+//! `bench net`: how fast a net runs here, batch by batch: the table people make by hand; `bench search`: the same for
+//! searches, by roots and simulations (`search.rs`).
+
+mod search;
+
+pub use self::search::{BenchSearch, BenchedSearch, SearchBenchRow, bench_search};
 
 use crate::memory::{self, Memory};
 use crate::progress::{Sink, Update, check_stop};

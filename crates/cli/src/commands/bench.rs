@@ -1,11 +1,11 @@
-//! `fullbore bench net`
+//! `fullbore bench net` and `fullbore bench search`
 
 use super::{Context, Outcome};
-use crate::args::BenchNet as Args;
+use crate::args::{BenchNet as Args, BenchSearch as SearchArgs};
 use crate::out::Paint;
 use crate::show::{table, wrap};
 use files::{format_bytes, format_count, format_plural, format_short};
-use jobs::{BenchCell, BenchNet, BenchedNet};
+use jobs::{BenchCell, BenchNet, BenchSearch, BenchedNet, BenchedSearch, SearchBenchRow};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
@@ -76,5 +76,79 @@ fn render(benched: &BenchedNet, paint: Paint) -> String {
         let why = row.refused.as_deref().unwrap_or_default();
         text.push_str(&wrap(&format!("batch {}: {why}", format_count(row.batch as u64)), "  - ", "    "));
     }
+    text
+}
+
+pub(super) fn run_search(args: SearchArgs, context: &mut Context) -> Outcome {
+    let counts = |all: &[u32]| all.iter().map(|n| *n as usize).collect();
+    let request = BenchSearch {
+        net: args.net,
+        roots: counts(&args.roots),
+        simulations: counts(&args.simulations),
+        scenarios: args.scenarios as usize,
+        mode: args.mode,
+        device: args.device,
+        seconds: args.seconds,
+    };
+    let progress = &mut context.progress;
+    let benched = jobs::bench_search(&request, &context.settings, &mut |u| progress.update(u))?;
+    context.print(&benched, |paint| render_search(&benched, paint))?;
+    Ok(0)
+}
+
+/// A table for each mode, with its most simulations a second marked.
+fn render_search(benched: &BenchedSearch, paint: Paint) -> String {
+    let mut text = format!("{}  {} parameters\n", paint.bold(&benched.net), format_count(benched.parameters));
+    text.push_str(&wrap(&format!("on {}", benched.device), "  ", "  "));
+    let _ = writeln!(text, "  memory budget {}", format_bytes(benched.budget_bytes));
+    for rows in benched.rows.chunk_by(|a, b| a.mode == b.mode) {
+        let (title, said) = match rows[0].mode {
+            "honest" => (
+                "Honest",
+                format!(
+                    ": {} scenarios at the root, {} codes per simulation, {} bars ahead",
+                    format_count(benched.scenarios as u64),
+                    benched.codes,
+                    benched.horizon
+                ),
+            ),
+            _ => ("Reference", ": one leaf per simulation, as mctx does it".into()),
+        };
+        let _ = write!(text, "\n{}{said}\n", paint.bold(title));
+        let rates = || rows.iter().filter_map(|r| r.simulations_per_s);
+        let best = rates().fold(0.0, f64::max);
+        let row = |r: &SearchBenchRow| {
+            let per_s = |x: Option<f64>| x.map_or("-".into(), |x| format!("{}/s", format_short(x)));
+            let mark = if r.simulations_per_s == Some(best) { "* " } else { "" };
+            vec![
+                format_count(r.roots as u64),
+                format_count(r.simulations as u64),
+                format!("{mark}{}", per_s(r.simulations_per_s)),
+                per_s(r.roots_per_s),
+                r.search_ms.map_or("-".into(), time),
+                if r.memory_bytes > 0 { format_bytes(r.memory_bytes) } else { "-".into() },
+                per_s(r.leaves_per_s),
+                per_s(r.inference_rows_per_s),
+                r.share_of_inference.map_or("-".into(), |s| format!("{:.0} %", 100.0 * s)),
+            ]
+        };
+        let heads = [
+            ">roots",
+            ">each",
+            ">simulations",
+            ">roots",
+            ">a search",
+            ">memory",
+            ">leaves",
+            ">net alone",
+            ">of the net",
+        ];
+        text.push_str(&table(&heads, &rows.iter().map(row).collect::<Vec<_>>(), "  "));
+        for (r, why) in rows.iter().filter_map(|r| Some((r, r.refused.as_deref()?))) {
+            let [roots, simulations] = [r.roots, r.simulations].map(|n| format_count(n as u64));
+            text.push_str(&wrap(&format!("{roots} roots × {simulations} simulations: {why}"), "  - ", "    "));
+        }
+    }
+    text.push_str("\n  each: simulations of a root; leaves: rows that the net evaluates; * the most simulations\n");
     text
 }

@@ -104,6 +104,7 @@ pub(crate) fn run(typed: &[OsString], json: bool, schema: &'static str) -> Outco
         Verb::Probe(args) => probe::run(&args, &mut context),
         Verb::Bench(bench) => match *bench {
             Bench::Net(args) => bench::run(args, &mut context),
+            Bench::Search(args) => bench::run_search(args, &mut context),
         },
         Verb::Features(args) => features::run(*args, &mut context),
         Verb::Train(args) => train::run(*args, &mut context),

@@ -1,4 +1,4 @@
-//! `fullbore bench net`
+//! `fullbore bench net` and `fullbore bench search`
 
 use super::{Place, code, text};
 
@@ -53,4 +53,76 @@ fn bench_net_refuses_invalid_arguments() {
     check(&["--device", "cpu", "--tune"], 2, "--tune");
     // Either there is no such card, or there is no driver at all.
     check(&["--device", "cuda:99"], 4, "");
+}
+
+/// A small search on the processor, quickly.
+const SEARCH: [&str; 13] = [
+    "bench",
+    "search",
+    "--net",
+    "8t",
+    "--roots",
+    "16,32",
+    "--simulations",
+    "4",
+    "--device",
+    "cpu",
+    "--seconds=0.001",
+    "--threads",
+    "2",
+];
+
+#[test]
+fn json_of_bench_search() {
+    let (mut value, code) = Place::new().json(&SEARCH);
+    assert_eq!(code, 0, "{value}");
+    // What a clock or this machine's memory says differs from run to run; its unit is in the name.
+    for row in value["rows"].as_array_mut().expect("rows") {
+        for field in [
+            "simulations_per_s",
+            "roots_per_s",
+            "search_ms",
+            "leaves_per_s",
+            "inference_rows_per_s",
+            "share_of_inference",
+        ] {
+            assert!(row[field].as_f64().is_some_and(|x| x > 0.0), "{field}: {row}");
+            row[field] = "[measured]".into();
+        }
+        assert!(row["searches"].as_u64().is_some_and(|n| n >= 1), "{row}");
+        row["searches"] = "[count]".into();
+    }
+    for field in ["device", "budget_bytes"] {
+        value[field] = "[this machine]".into();
+    }
+    insta::assert_snapshot!(serde_json::to_string_pretty(&value).expect("text"));
+}
+
+#[test]
+fn bench_search_shows_a_table_and_what_does_not_fit() {
+    let place = Place::new();
+    let output = place.run(&SEARCH);
+    let said = text(&output.stdout);
+    assert_eq!(code(&output), 0, "{said}{}", text(&output.stderr));
+    for part in ["Honest: 64 scenarios", "Reference: one leaf", "net alone", "of the net", "memory budget"] {
+        assert!(said.contains(part), "{part}:\n{said}");
+    }
+    let large = ["bench", "search", "--net", "8t", "--mcts-batch-size", "16", "--simulations", "4,20000"];
+    let more = ["--device", "cpu", "--seconds=0.001", "--mode", "honest", "--memory", "64MiB"];
+    let (value, code) = place.json(&[&large[..], &more].concat());
+    assert_eq!((code, &value["schema"]), (0, &"bench_search/1".into()), "{value}");
+    let [small, large] = [&value["rows"][0], &value["rows"][1]];
+    assert!(small["refused"].is_null() && small["simulations_per_s"].is_number(), "{small}");
+    let why = large["refused"].as_str().expect("a reason");
+    assert!(why.contains("the memory budget is 64.0 MiB") && large["search_ms"].is_null(), "{large}");
+    for (args, exit, part) in [
+        (&["--mode", "quick"][..], 2, "--mode"),
+        (&["--net", "8-x"], 2, "column"),
+        (&["--roots", "0"], 2, "0"),
+        (&["--device", "cuda:99"], 4, ""),
+    ] {
+        let (value, code) = place.json(&[&["bench", "search"], args].concat());
+        assert_eq!((code, &value["schema"]), (exit, &"bench_search/1".into()), "{value}");
+        assert!(value["error"]["message"].as_str().is_some_and(|m| m.contains(part)), "{part}: {value}");
+    }
 }
