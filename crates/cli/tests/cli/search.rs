@@ -159,10 +159,10 @@ fn flags_of_a_search_change_the_plan() {
     for field in ["net", "batch", "iterations", "folds"] {
         assert_eq!(usual[field], auto[field], "{field}");
     }
-    // 32,768 roots in iterations of 64 accounts with 16 steps.
-    assert_eq!((&usual["batch"], &usual["iterations"]), (&256.into(), &32.into()), "{usual}");
+    // 16,384 roots in iterations of 64 accounts with 16 steps.
+    assert_eq!((&usual["batch"], &usual["iterations"]), (&256.into(), &16.into()), "{usual}");
     let many = plan(&["--mcts-batch-size", "128", "--batch-size", "64", "--invert-trend"]);
-    assert_eq!((&many["batch"], &many["iterations"]), (&64.into(), &16.into()), "{many}");
+    assert_eq!((&many["batch"], &many["iterations"]), (&64.into(), &8.into()), "{many}");
     for (more, wanted) in [
         (&["--continuous"][..], "short, flat and long"),
         (&["--entropy", "0.2..0.8"], "a search goes by"),

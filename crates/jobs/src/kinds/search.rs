@@ -44,7 +44,7 @@ const FIGURES: &[Figure] = &[
 ];
 
 /// Roots of a member where nothing was set: seconds of two cores.
-const TIMESTEPS: usize = 32_768;
+const TIMESTEPS: usize = 16_384;
 /// Accounts, and steps of each in an iteration.
 const ACCOUNTS: usize = 64;
 const STEPS: usize = 16;
@@ -70,6 +70,7 @@ fn hypers(settings: &Settings) -> Hypers {
         replay: own.replay as u32,
         n_epochs: own.n_epochs as u32,
         realised: own.realised as f32,
+        explored: own.explored as f32,
         vf_coef: shared.vf_coef as f32,
         episode: shared.episode as u32,
     }

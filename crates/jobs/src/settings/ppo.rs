@@ -15,7 +15,7 @@ section! {
     PpoSettings at ppo, "ppo.";
 
     /// Steps of all accounts of a member together; its updates or generations follow from them. Auto is 2,000,000 for
-    /// ppo and for each individual of pbt, else 50,000,000 for evolve, whose steps are of all individuals; 32,768 for
+    /// ppo and for each individual of pbt, else 50,000,000 for evolve, whose steps are of all individuals; 16,384 for
     /// search.
     timesteps: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("timesteps", "N");
     /// Accounts that a member trades side by side; of evolve, each individual. Auto is 8 for evolve, 64 for search; for

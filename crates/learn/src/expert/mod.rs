@@ -49,7 +49,7 @@ const VALIDATIONS: u64 = 256;
 /// Roots that go to a card at once, at most; more go in several goes.
 const AT_ONCE: usize = 1 << 14;
 /// A validation searches at most as many roots as this many iterations.
-const WALKED: u64 = 4;
+const WALKED: u64 = 2;
 
 /// How a root is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -105,6 +105,8 @@ pub struct Hypers {
     pub n_epochs: u32,
     /// Share of what was really earned in a value's target; the rest is what the root was worth to the search.
     pub realised: f32,
+    /// Share of decisions that accounts take at random, among those that are legal.
+    pub explored: f32,
     /// Weight of the value's loss.
     pub vf_coef: f32,
     /// Steps of an episode.

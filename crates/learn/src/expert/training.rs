@@ -10,7 +10,7 @@ use crate::ppo::{Walk, Walker, mean_growth, walk_pieces};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Problem, Progress, Score, Snapshot, Training};
 use compute::nets::{Hyper, Nets};
 use compute::population::{Optimiser, Pins, Precision, Scale};
-use compute::random::{Permutation, Stream, philox, uniform};
+use compute::random::{Permutation, Stream, below, philox, uniform};
 use compute::{Budget, Error, Net, Opened, Result, Tables};
 use market::{Environment, OBSERVED, STATE};
 use rayon::prelude::*;
@@ -431,7 +431,12 @@ impl Rollout {
             let legal = legal.iter().enumerate().fold(0u8, |bits, (a, legal)| bits | u8::from(*legal) << a);
             let improved: [f32; ACTIONS] = std::array::from_fn(|a| found.policy[at * ACTIONS + a]);
             let bits = philox(seed, [i as u32, step, Stream::Action as u32, id]);
-            wanted.push(drawn(&improved, uniform(bits[0])) as f64 - 1.0);
+            // What a position is worth must not stand for what the market was like when it was taken.
+            let action = match uniform(bits[1]) < self.hypers.explored {
+                true => any_legal(legal, bits[2]),
+                false => drawn(&improved, uniform(bits[0])),
+            };
+            wanted.push(action as f64 - 1.0);
             self.changed += usize::from(found.chosen[at] != found.held[at]);
             self.worth += f64::from(found.value[at] / unit);
             self.courses[i].values.push(f64::from(found.value[at]));
@@ -542,6 +547,12 @@ fn drawn(policy: &[f32; ACTIONS], draw: f32) -> usize {
         policy[*a] > 0.0 && draw < sum
     });
     first.unwrap_or(last)
+}
+
+/// One of the legal actions, each as likely.
+fn any_legal(legal: u8, word: u32) -> usize {
+    let number = below(word, legal.count_ones().max(1));
+    (0..ACTIONS).filter(|action| legal >> action & 1 != 0).nth(number as usize).unwrap_or(1)
 }
 
 /// An improved policy without what a trend added: that guides a search, and is not learned, or it would be added again
@@ -739,4 +750,24 @@ pub(super) fn read_snapshot(expert: &Expert, bytes: &[u8]) -> Result<Snapshot> {
     let weights = bytes[from..from + 4 * params].chunks_exact(4);
     let weights = weights.map(|x| f32::from_le_bytes(x.try_into().expect("four bytes"))).collect();
     Ok(Snapshot { id, weights, bytes: bytes.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_action_is_a_legal_one() {
+        for legal in 1..8u8 {
+            let mut seen = [0; ACTIONS];
+            (0..300u32).for_each(|i| seen[any_legal(legal, philox(1, [i, 0, 0, 0])[0])] += 1);
+            let share = 300 / legal.count_ones();
+            for (action, count) in seen.into_iter().enumerate() {
+                match legal >> action & 1 != 0 {
+                    true => assert!(count > share / 2 && count < 2 * share + 1, "{legal} {seen:?}"),
+                    false => assert_eq!(count, 0, "{legal} {seen:?}"),
+                }
+            }
+        }
+    }
 }

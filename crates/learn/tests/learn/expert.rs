@@ -17,6 +17,7 @@ fn hypers() -> Hypers {
         replay: 4,
         n_epochs: 2,
         realised: 0.5,
+        explored: 0.1,
         vf_coef: 0.5,
         episode: 200,
     }
