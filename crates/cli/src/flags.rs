@@ -50,7 +50,7 @@ keys! {
         "evolve.population", "evolve.sigma", "evolve.rank", "search.roots", "search.simulations", "search.scenarios",
         "search.horizon", "search.invert_trend";
     /// What a tuning leaves open.
-    Tune: "train.precision", "ppo.timesteps", "ppo.actions";
+    Tune: "train.precision", "ppo.timesteps", "ppo.actions", "search.scenarios", "search.horizon";
     /// What is computed.
     Table: "features.set" = "full", "label.rule";
     /// What the self-test trains.

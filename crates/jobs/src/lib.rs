@@ -100,4 +100,6 @@ pub use train::{
 };
 pub use train::{SelfCase, SelfCheck, SelfTest, SelfTested, selftest};
 pub use trials::{LackingRun, TrialLine, TrialsListed, trials};
-pub use tune::{Capacity, CapacityRow, Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune};
+pub use tune::{
+    Capacity, CapacityRow, SearchCapacity, SearchCapacityRow, Tune, TuneOther, TuneRow, TuneRun, TunedRecipe, tune,
+};

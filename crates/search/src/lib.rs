@@ -34,8 +34,8 @@ mod tree;
 mod world;
 
 pub use bootstrap::{Bootstrap, Drawn, ModelScore, Rows, TrainingRow};
-pub use learned::{Comparison, FittedModel, Forecast, Imagined, Learned, ModelKind, ModelRule};
 pub use evaluate::{Evaluate, NetEvaluator, Towers};
+pub use learned::{Comparison, FittedModel, Forecast, Imagined, Learned, ModelKind, ModelRule};
 pub use linear::{LinearRow, LinearWorld};
 pub use market::{InfoSet, MarketModel, MarketWorld, ShowAccount, show_account};
 pub use outcome::Outcomes;

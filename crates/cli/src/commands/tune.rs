@@ -6,7 +6,7 @@ use crate::args::Tune as Args;
 use crate::out::Paint;
 use crate::show::{table, wrap};
 use files::{format_bytes, format_count, format_plural, format_seconds, format_short};
-use jobs::{Capacity, CapacityRow, Tune, TuneRow, TuneRun};
+use jobs::{Capacity, CapacityRow, SearchCapacity, SearchCapacityRow, Tune, TuneRow, TuneRun};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
@@ -49,10 +49,13 @@ fn render(tuned: &TuneRun, paint: Paint) -> String {
     }
 
     let dash = || "-".to_string();
-    match &tuned.capacity {
-        Some(found) if found.rows.iter().any(|r| r.what == "population") => generations(found, paint, &mut text),
-        Some(found) => capacity(found, paint, &mut text),
-        None => batches(tuned, paint, &mut text),
+    match (&tuned.capacity, &tuned.search) {
+        (Some(found), _) if found.rows.iter().any(|r| r.what == "population") => {
+            generations(found, paint, &mut text);
+        }
+        (Some(found), _) => capacity(found, paint, &mut text),
+        (_, Some(found)) => searches(found, paint, &mut text),
+        _ => batches(tuned, paint, &mut text),
     }
     if !tuned.others.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Other settings"));
@@ -85,8 +88,20 @@ fn render(tuned: &TuneRun, paint: Paint) -> String {
     };
     let at_once = c.at_once.map_or(String::new(), |n| format!(", {} a thread", format_plural(n as u64, "individual")));
     let pinned = if c.pinned { ", threads pinned" } else { "" };
-    let own = c.n_envs.zip(c.n_steps).map_or(String::new(), |(envs, steps)| shape(envs, steps));
-    let rule = tuned.rule_shape.map_or(String::new(), |[envs, steps]| shape(envs, steps));
+    let pair = |roots: usize, simulations: usize| {
+        let roots = format_plural(roots as u64, "root");
+        format!("{roots} with {}, ", format_plural(simulations as u64, "simulation"))
+    };
+    let own = match (c.roots.zip(c.simulations), c.n_envs.zip(c.n_steps)) {
+        (Some((roots, simulations)), _) => pair(roots, simulations),
+        (_, Some((envs, steps))) => shape(envs, steps),
+        _ => String::new(),
+    };
+    let rule = match (tuned.rule_search, tuned.rule_shape) {
+        (Some([roots, simulations]), _) => pair(roots, simulations),
+        (_, Some([envs, steps])) => shape(envs, steps),
+        _ => String::new(),
+    };
     let said = format!(
         "{own}{of_batch} {}, {:?}{threads}{pinned}{at_once}{members}; without tuning {rule}{of_batch} {}",
         format_count(c.batch as u64),
@@ -224,6 +239,55 @@ fn explain_planted(found: &Capacity, text: &mut String) {
     let explained = format!(
         "planted return: time until a policy of these layers grows by {:.2} bp a bar on the validation of a market with a \
          planted signal, 80 % of what is possible there",
+        found.target_growth_bp
+    );
+    text.push_str(&wrap(&explained, "  ", "  "));
+}
+
+/// The table of roots and simulations.
+fn searches(found: &SearchCapacity, paint: Paint, text: &mut String) {
+    let said = format!(
+        ": {} scenarios at the root, {} bars ahead, {} roots in a training",
+        format_count(found.scenarios as u64),
+        found.horizon,
+        format_count(found.timesteps as u64)
+    );
+    let _ = write!(text, "\n{}{said}\n", paint.bold("Roots and simulations"));
+    let dash = || "-".to_string();
+    let row = |r: &SearchCapacityRow| {
+        vec![
+            if r.chosen { "*".into() } else { String::new() },
+            format_count(r.roots as u64),
+            format_count(r.simulations as u64),
+            format_count(r.n_steps as u64),
+            format_bytes(r.memory_bytes),
+            format_count(r.members_at_once as u64),
+            r.roots_per_s.map_or_else(dash, |s| format!("{}/s", format_short(s))),
+            r.simulations_per_s.map_or_else(dash, |s| format!("{}/s", format_short(s))),
+            r.iteration_s.map_or_else(dash, format_seconds),
+            r.planted_s.map_or_else(dash, format_seconds),
+        ]
+    };
+    let heads = [
+        "",
+        ">roots",
+        ">each",
+        ">steps",
+        ">memory",
+        ">members fit",
+        ">roots",
+        ">simulations",
+        ">iteration",
+        ">planted return",
+    ];
+    text.push_str(&table(&heads, &found.rows.iter().map(row).collect::<Vec<_>>(), "  "));
+    for (r, note) in found.rows.iter().filter_map(|r| Some((r, r.note.as_deref()?))) {
+        let [roots, simulations] = [r.roots, r.simulations].map(|n| format_count(n as u64));
+        text.push_str(&wrap(&format!("{roots} roots × {simulations} simulations: {note}"), "  - ", "    "));
+    }
+    let explained = format!(
+        "each: simulations of a root; planted return: time until a policy of these layers with search grows by {:.2} bp a \
+         bar on the validation of a market with a planted signal, 80 % of what is possible there",
         found.target_growth_bp
     );
     text.push_str(&wrap(&explained, "  ", "  "));

@@ -4,7 +4,7 @@ use super::Place;
 use super::ppo::{market, number};
 use serde_json::Value;
 
-const SMALL: [&str; 14] = [
+const SMALL: [&str; 16] = [
     "--learner",
     "search",
     "--device",
@@ -19,6 +19,8 @@ const SMALL: [&str; 14] = [
     "32",
     "--n-envs",
     "32",
+    "--n-steps",
+    "16",
 ];
 const MORE: [&str; 10] =
     ["--timesteps", "6144", "--folds", "2", "--seeds", "2", "--horizon", "4", "--set", "train.rate=0.003"];
@@ -161,8 +163,11 @@ fn flags_of_a_search_change_the_plan() {
     }
     // 16,384 roots in iterations of 64 accounts with 16 steps.
     assert_eq!((&usual["batch"], &usual["iterations"]), (&256.into(), &16.into()), "{usual}");
+    // As many accounts as roots, and half the steps; accounts that are set keep theirs.
     let many = plan(&["--mcts-batch-size", "128", "--batch-size", "64", "--invert-trend"]);
-    assert_eq!((&many["batch"], &many["iterations"]), (&64.into(), &8.into()), "{many}");
+    assert_eq!((&many["batch"], &many["iterations"]), (&64.into(), &16.into()), "{many}");
+    let apart = plan(&["--roots", "32", "--n-envs", "128", "--n-steps", "16"]);
+    assert_eq!(apart["iterations"], 8, "{apart}");
     for (more, wanted) in [
         (&["--continuous"][..], "short, flat and long"),
         (&["--entropy", "0.2..0.8"], "a search goes by"),
@@ -182,5 +187,64 @@ fn flags_of_a_search_change_the_plan() {
         let args = ["train", "planted", "--learner", learner, "--device", "cpu", "--out", "x", "--simulations", "8"];
         let (refused, exit) = place.json(&args);
         assert!(exit == 2 && refused.to_string().contains("`search.`"), "{learner}: {exit} {refused}");
+    }
+}
+
+/// Roots and simulations are tuned at once: every pair is timed or has its reason, and `train` takes what was chosen.
+#[test]
+fn searchers_are_tuned_by_roots_and_simulations() {
+    let place = Place::new();
+    market(&place, "coin", "1", "3000", "0.8");
+    let row = "p = col(plant), r = log_return(1), v = volatility(20)";
+    let of = |verb: &'static str| vec![verb, "coin", "--learner", "search", "--features", row, "--device", "cpu"];
+    let small = ["--net", "8t", "--folds", "2", "--seeds", "1", "--scenarios", "8", "--horizon", "3"];
+    let limits = ["--budget", "8s", "--memory", "100MiB", "--set", "search.simulations=7"];
+    let (tuned, exit) = place.json(&[&of("tune")[..], &small, &limits].concat());
+    assert_eq!((exit, &tuned["schema"]), (0, &"tune/1".into()), "{tuned}");
+    let whole = |row: &Value, field: &str| row[field].as_u64().unwrap_or_else(|| panic!("{field}: {row}"));
+    let rows = tuned["search"]["rows"].as_array().expect("rows");
+    let pairs: Vec<(u64, u64)> = rows.iter().map(|r| (whole(r, "roots"), whole(r, "simulations"))).collect();
+    let all: Vec<(u64, u64)> = [16, 32, 64, 128, 256].iter().flat_map(|r| [8, 16, 32].map(|s| (*r, s))).collect();
+    assert_eq!(pairs, all, "{tuned}");
+    for row in rows {
+        let rates = ["roots_per_s", "simulations_per_s", "iteration_s"].map(|field| row[field].as_f64());
+        assert!(rates.iter().all(Option::is_some) || rates.iter().all(Option::is_none), "{row}");
+        assert!(whole(row, "memory_bytes") > 0 && (!row["planted_s"].is_null() || row["note"].is_string()), "{row}");
+        if let [Some(roots), Some(simulations), Some(seconds)] = rates {
+            let searched = (whole(row, "roots") * whole(row, "n_steps")) as f64;
+            assert!((roots * seconds / searched - 1.0).abs() < 1e-9, "{row}");
+            assert!((simulations / roots / whole(row, "simulations") as f64 - 1.0).abs() < 1e-9, "{row}");
+        }
+    }
+    let chosen = rows.iter().find(|r| r["chosen"] == true).unwrap_or_else(|| panic!("{tuned}"));
+    for field in ["roots", "simulations", "n_steps"] {
+        assert_eq!(tuned["chosen"][field], chosen[field], "{tuned}");
+    }
+    assert!(tuned["why"].to_string().contains("planted market") && tuned["rule_search"][0] == 64, "{tuned}");
+    assert!(tuned["notes"].to_string().contains("search.simulations = 7 of the settings is ignored"), "{tuned}");
+
+    // What a run takes cannot be anything else; part of it set by hand, none of it is taken.
+    let path = place.path().join("home/tuned.json");
+    let mut saved: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for (field, value) in [("roots", 24), ("n_envs", 24), ("n_steps", 10), ("simulations", 3), ("batch", 48)] {
+        saved["entries"][0]["choice"][field] = value.into();
+    }
+    std::fs::write(&path, saved.to_string()).unwrap();
+    let (run, exit) = place.json(&[&of("train")[..], &small, &["--timesteps", "480", "--out", "run"]].concat());
+    assert_eq!((exit, &run["batch"], &run["iterations"]), (0, &48.into(), &2.into()), "{run}");
+    assert!(run["notes"].to_string().contains("24 roots with 3 simulations, 10 steps, batch 48"), "{run}");
+    let kept = std::fs::read_to_string(place.path().join("run/settings.toml")).unwrap();
+    assert!(
+        ["n_envs = 24", "n_steps = 10", "roots = 24", "simulations = 3"].iter().all(|p| kept.contains(p)),
+        "{kept}"
+    );
+    for set in [["--roots", "16"], ["--simulations", "4"], ["--n-envs", "8"], ["--batch-size", "50"]] {
+        let (plan, exit) = place.json(&[&of("train")[..], &small, &set, &["--dry-run"]].concat());
+        assert!(exit == 0 && !plan["notes"].to_string().contains("tuned on"), "{set:?}: {plan}");
+    }
+    let output = place.run(&[&of("tune")[..], &small, &["--budget", "2s"]].concat());
+    let said = super::text(&output.stdout);
+    for part in ["Roots and simulations", "planted return", "Chosen", "without tuning 64 roots with 16 simulations"] {
+        assert!(said.contains(part), "{part}:\n{said}");
     }
 }

@@ -26,6 +26,7 @@ pub(crate) use evolve::{ACCOUNTS, GENERATIONS, STEPS};
 pub use importance::ColumnImportance;
 pub use market_models::{ForecastRow, HeldOut, MarketModelRow};
 pub(crate) use ppo::UPDATES;
+pub(crate) use search::{SearchRule, timesteps as search_timesteps};
 
 use crate::Settings;
 use crate::train::{Answer, Experiment, Judged, ModelRows, Source};
@@ -93,6 +94,12 @@ pub(crate) trait Kind: Sync {
 
     /// Where its settings say what an update is made of; none of a learner without environments.
     fn rollout<'s>(&self, _settings: &'s mut Settings) -> Option<RolloutSettings<'s>> {
+        None
+    }
+
+    /// Where its settings say how accounts are searched, by key: accounts, steps, roots and simulations. `None` there
+    /// leaves it to a rule or to the tuner; none of a learner that does not search.
+    fn searching<'s>(&self, _settings: &'s mut Settings) -> Option<[(&'static str, &'s mut Option<usize>); 4]> {
         None
     }
 

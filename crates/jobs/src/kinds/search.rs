@@ -6,7 +6,7 @@ use super::market_models::MarketModelRow;
 use super::ppo::refuse_what_is_not_a_policys;
 use super::ppo::{PpoKind, episodes, folds_of_rows, net_policy, policies_of, refuse_members, tested};
 use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp};
-use crate::train::{Answer, Experiment, Ids, ModelRows, RowsOfFolds, Source};
+use crate::train::{Answer, Experiment, Ids, ModelRows, RowsOfFolds, Source, parameters};
 use crate::{EvolveSettings, PpoSettings, Settings};
 use compute::Opened;
 use compute::population::{Precision, Recipe, Schedule};
@@ -45,27 +45,74 @@ const FIGURES: &[Figure] = &[
 
 /// Roots of a member where nothing was set: seconds of two cores.
 const TIMESTEPS: usize = 16_384;
-/// Accounts, and steps of each in an iteration.
+/// Roots of an iteration: accounts times steps.
+const ROOTS: usize = 1024;
+/// Accounts, all of them roots of one batch; twice as many for symbols by the hundred, which they are spread over.
 const ACCOUNTS: usize = 64;
-const STEPS: usize = 16;
+/// Simulations and scenarios of a root; of nets with more parameters than [`WIDE`] half as many.
 const SIMULATIONS: usize = 16;
 const SCENARIOS: usize = 64;
+const WIDE: u64 = 1 << 20;
 const HORIZON: usize = 8;
 /// Rows of a minibatch, at most.
 const BATCH: usize = 256;
 
+/// How accounts are searched where settings leave it open: a fixed rule of data, net and what else is set. It looks at
+/// no clock and at no free memory, so the same data and settings give the same bits on any machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SearchRule {
+    pub(crate) n_envs: usize,
+    pub(crate) n_steps: usize,
+    pub(crate) roots: usize,
+    pub(crate) simulations: usize,
+    pub(crate) scenarios: usize,
+    pub(crate) horizon: usize,
+}
+
+impl SearchRule {
+    /// What settings say, and the rule where they say nothing, for so many symbols and nets of so many parameters.
+    fn new(settings: &Settings, symbols: usize, parameters: u64) -> SearchRule {
+        let (shared, own) = (&settings.ppo, &settings.search);
+        let n_envs = shared.n_envs.or(own.roots).unwrap_or(ACCOUNTS * if symbols > 2 * ACCOUNTS { 2 } else { 1 });
+        let less = if parameters > WIDE { 2 } else { 1 };
+        SearchRule {
+            n_envs,
+            n_steps: shared.n_steps.unwrap_or_else(|| SearchRule::steps(n_envs)),
+            roots: own.roots.unwrap_or(n_envs),
+            simulations: own.simulations.unwrap_or(SIMULATIONS / less),
+            scenarios: own.scenarios.unwrap_or(SCENARIOS / less),
+            horizon: own.horizon.unwrap_or(HORIZON),
+        }
+    }
+
+    /// Of settings that were filled in; without that, what a small net takes for one symbol.
+    pub(crate) fn of(settings: &Settings) -> SearchRule {
+        SearchRule::new(settings, 1, 0)
+    }
+
+    /// Steps of so many accounts in an iteration.
+    pub(crate) fn steps(accounts: usize) -> usize {
+        (ROOTS / accounts.max(1)).clamp(2, ROOTS)
+    }
+}
+
+/// Roots of a member in its whole training.
+pub(crate) fn timesteps(settings: &Settings) -> usize {
+    settings.ppo.timesteps.unwrap_or(TIMESTEPS)
+}
+
 fn hypers(settings: &Settings) -> Hypers {
     let (shared, own) = (&settings.ppo, &settings.search);
-    let n_envs = shared.n_envs.or(own.roots).unwrap_or(ACCOUNTS);
+    let SearchRule { n_envs, n_steps, roots, simulations, scenarios, horizon } = SearchRule::of(settings);
     Hypers {
         n_envs: n_envs as u32,
-        n_steps: shared.n_steps.unwrap_or(STEPS) as u32,
+        n_steps: n_steps as u32,
         search: SearchShape {
-            simulations: own.simulations.unwrap_or(SIMULATIONS) as u32,
-            scenarios: own.scenarios.unwrap_or(SCENARIOS) as u32,
+            simulations: simulations as u32,
+            scenarios: scenarios as u32,
             codes: own.codes as u32,
-            horizon: own.horizon.unwrap_or(HORIZON) as u32,
-            roots: own.roots.unwrap_or(n_envs) as u32,
+            horizon: horizon as u32,
+            roots: roots as u32,
         },
         replay: own.replay as u32,
         n_epochs: own.n_epochs as u32,
@@ -91,8 +138,7 @@ fn config(settings: &Settings, net: &compute::Net) -> Result<Config> {
 
 /// By the roots that were asked for; fewer where a number of epochs was set, or a time to fit into.
 fn iterations(settings: &Settings) -> u32 {
-    let timesteps = settings.ppo.timesteps.unwrap_or(TIMESTEPS) as u64;
-    let iterations = timesteps.div_ceil(hypers(settings).rows().max(1)).max(1);
+    let iterations = (timesteps(settings) as u64).div_ceil(hypers(settings).rows().max(1)).max(1);
     let most = settings.train.epochs;
     let set = most != Extent::default().units as usize;
     iterations.min(if set { most as u64 } else { u64::from(u32::MAX) }) as u32
@@ -273,6 +319,39 @@ impl Kind for SearchKind {
         Ok(Box::new(expert(source, splits, settings, at)?.0))
     }
 
+    fn fill_in(&self, settings: &mut Settings, source: &Source, _: &Opened) {
+        let symbols = if let Ids::Bars { data, .. } = &source.ids { data.base.market.len() } else { 1 };
+        let parameters = source.nets.iter().map(parameters).max().unwrap_or(0);
+        let rule = SearchRule::new(settings, symbols, parameters);
+        // What is tried stays open: other accounts have other steps.
+        let tried: Vec<String> = settings.train.candidates.iter().map(|tried| tried.key.to_string()).collect();
+        let is_tried = |keys: &[&str]| keys.iter().any(|key| tried.iter().any(|tried| tried == key));
+        let (shared, own) = (&mut settings.ppo, &mut settings.search);
+        let accounts = ["ppo.n_envs", "search.roots"];
+        for (keys, own, value) in [
+            (&accounts[..], &mut shared.n_envs, rule.n_envs),
+            (&["ppo.n_envs", "search.roots", "ppo.n_steps"], &mut shared.n_steps, rule.n_steps),
+            (&accounts, &mut own.roots, rule.roots),
+            (&["search.simulations"], &mut own.simulations, rule.simulations),
+            (&["search.scenarios"], &mut own.scenarios, rule.scenarios),
+            (&["search.horizon"], &mut own.horizon, rule.horizon),
+        ] {
+            if !is_tried(keys) {
+                own.get_or_insert(value);
+            }
+        }
+    }
+
+    fn searching<'s>(&self, settings: &'s mut Settings) -> Option<[(&'static str, &'s mut Option<usize>); 4]> {
+        let (shared, own) = (&mut settings.ppo, &mut settings.search);
+        Some([
+            ("ppo.n_envs", &mut shared.n_envs),
+            ("ppo.n_steps", &mut shared.n_steps),
+            ("search.roots", &mut own.roots),
+            ("search.simulations", &mut own.simulations),
+        ])
+    }
+
     fn identity(&self, settings: &Settings) -> String {
         let (own, gamma) = (&settings.search, settings.ppo.gamma);
         let trend = format!("{} {}", own.trend_prior, own.invert_trend);
@@ -360,5 +439,29 @@ impl Kind for SearchKind {
             device: experiment.at.device.clone(),
         };
         tested(experiment, members, Some(searching))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_open_follows_from_symbols_and_net() {
+        let rule = |set: &[&str], symbols: usize, parameters: u64| {
+            let mut settings = Settings::default();
+            set.iter().for_each(|pair| settings.set(pair).unwrap());
+            let SearchRule { n_envs, n_steps, roots, simulations, scenarios, horizon } =
+                SearchRule::new(&settings, symbols, parameters);
+            (n_envs, n_steps, roots, simulations, scenarios, horizon)
+        };
+        assert_eq!(rule(&[], 1, 14_000), (64, 16, 64, 16, 64, 8));
+        assert_eq!(rule(&[], 655, 14_000), (128, 8, 128, 16, 64, 8));
+        assert_eq!(rule(&[], 1, 5_000_000), (64, 16, 64, 8, 32, 8));
+        // Roots that are set alone are the accounts too, and an iteration stays as long.
+        assert_eq!(rule(&["search.roots=256"], 1, 1), (256, 4, 256, 16, 64, 8));
+        assert_eq!(rule(&["search.roots=32", "ppo.n_envs=128"], 1, 1), (128, 8, 32, 16, 64, 8));
+        assert_eq!(rule(&["search.roots=4096"], 1, 1), (4096, 2, 4096, 16, 64, 8));
+        assert_eq!(rule(&["ppo.n_steps=5", "search.simulations=3", "search.horizon=2"], 1, 1), (64, 5, 64, 3, 64, 2));
     }
 }

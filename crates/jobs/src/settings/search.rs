@@ -11,11 +11,13 @@ section! {
     /// The hyper-parameters of policies that search.
     SearchSettings at search, "search.";
 
-    /// Roots that are searched in one batch. Auto is all accounts; set alone, it is their number too.
+    /// Roots that are searched in one batch. Auto is what was tuned, else all accounts; set alone, it is their number
+    /// too.
     roots: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("roots", "N").tried();
-    /// Simulations of a root. Auto is 16.
+    /// Simulations of a root. Auto is what was tuned, else 16, and 8 for nets with more than a million parameters.
     simulations: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("simulations", "N").tried();
-    /// Scenarios of a root, on which every action is tried. Auto is 64.
+    /// Scenarios of a root, on which every action is tried. Auto is 64, and 32 for nets with more than a million
+    /// parameters.
     scenarios: Option<usize> = None, whole(2..=65_535).or_auto().flag("scenarios", "N").tried();
     /// Codes that are drawn at every later chance node.
     codes: usize = 16, whole(1..=65_535).tried();

@@ -296,6 +296,17 @@ fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> S
         let of = |n: Option<usize>| n.map_or("auto".into(), |n| n.to_string());
         taken = format!("environments {}, steps {}, {taken}", of(recipe.n_envs), of(recipe.n_steps));
     }
+    let chosen = [recipe.n_envs, recipe.n_steps, recipe.roots, recipe.simulations];
+    if let Some(searching) = settings.train.learner.kind().searching(settings) {
+        searching.into_iter().zip(chosen).for_each(|((_, own), value)| *own = value);
+        let of = |n: Option<usize>| n.map_or("auto".into(), |n| n.to_string());
+        taken = format!(
+            "{} roots with {} simulations, {} steps, {taken}",
+            of(recipe.roots),
+            of(recipe.simulations),
+            of(recipe.n_steps)
+        );
+    }
     if let (Opened::Cpu { threads }, None, Some(tuned)) = (device, settings.general.threads, recipe.threads) {
         *threads = tuned.min(*threads);
         taken += &format!(", threads {threads}");

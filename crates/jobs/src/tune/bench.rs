@@ -1,7 +1,7 @@
 //! Timing: steps of the real net on the real data, for batch, precision, threads and members at once.
 
 use super::table::{BatchValue, Size, batches, others, table};
-use super::{Capacity, TuneOther, TuneRow, TunedRecipe};
+use super::{Capacity, SearchCapacity, TuneOther, TuneRow, TunedRecipe};
 use crate::progress::{Sink, Update, check_stop, stop_flag};
 use crate::train::{Source, parameters};
 use crate::{Settings, home};
@@ -31,6 +31,7 @@ pub(super) struct Found {
     pub(super) recipe: TunedRecipe,
     pub(super) why: String,
     pub(super) capacity: Option<Capacity>,
+    pub(super) search: Option<SearchCapacity>,
     /// As the tuner saw them.
     pub(super) seen: Vec<machine::CandidateRow>,
 }
@@ -102,9 +103,11 @@ impl Bench<'_> {
             n_steps: None,
             at_once: None,
             pinned: false,
+            roots: None,
+            simulations: None,
         };
         let why = why(&rows, noise.as_ref());
-        Ok(Found { noise, rows, others, recipe, why, capacity: None, seen })
+        Ok(Found { noise, rows, others, recipe, why, capacity: None, search: None, seen })
     }
 
     /// The one config that is tuned.

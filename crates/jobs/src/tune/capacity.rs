@@ -28,8 +28,8 @@ use std::time::Instant;
 const ENVIRONMENTS: [usize; 8] = [16, 32, 64, 128, 256, 1024, 4096, 16_384];
 /// What a policy has to reach of the best growth on the planted market.
 pub(super) const REACH: f64 = 0.8;
-/// Bars of that market.
-const BARS: usize = 20_000;
+/// Bars of the market of an update or a generation.
+pub(super) const BARS: usize = 20_000;
 /// What policies read of it.
 const COLUMNS: &str = "p = col(plant), r = log_return(1), v = volatility(20)";
 /// Shares of the time: up to where environments are tried, and up to where steps and minibatches are.
@@ -99,8 +99,8 @@ pub(super) struct Tried {
 
 /// Where policies are timed to a return.
 pub(super) struct PlantedMarket {
-    source: Source,
-    splits: Splits,
+    pub(super) source: Source,
+    pub(super) splits: Splits,
     pub(super) growth_bp: f64,
 }
 
@@ -118,7 +118,7 @@ impl Bench<'_> {
         kind.fill_in(&mut settings, source, &self.at.device);
         let (timesteps, n_steps) =
             kind.rollout(&mut settings).map_or((0, 0), |r| (r.timesteps, r.n_steps.unwrap_or(0)));
-        let market = PlantedMarket::new(&settings)?;
+        let market = PlantedMarket::new(&settings, BARS)?;
         let (mut rows, mut first) = (Vec::new(), None);
         let table = Table {
             bench: self,
@@ -170,10 +170,21 @@ impl Bench<'_> {
             n_steps: Some(n_steps),
             at_once: None,
             pinned: false,
+            roots: None,
+            simulations: None,
         };
         let growth_bp = market.growth_bp;
         let capacity = Capacity { timesteps, planted_growth_bp: growth_bp, target_growth_bp: REACH * growth_bp, rows };
-        Ok(Found { noise: None, rows: Vec::new(), others, recipe, why, capacity: Some(capacity), seen: Vec::new() })
+        Ok(Found {
+            noise: None,
+            rows: Vec::new(),
+            others,
+            recipe,
+            why,
+            capacity: Some(capacity),
+            search: None,
+            seen: Vec::new(),
+        })
     }
 
     /// The learner with updates of this shape.
@@ -271,7 +282,7 @@ impl Table<'_, '_> {
             return Ok(row);
         }
         let clock = Instant::now();
-        match self.time(&*learner, TIMED * share) {
+        match bench.unit_time(&*learner, TIMED * share) {
             Ok(update_s) => (row.update_s, row.steps_per_s) = (Some(update_s), Some(steps / update_s)),
             Err(why) => return Ok(CapacityRow { note: Some(why.to_string()), ..row }),
         }
@@ -290,25 +301,6 @@ impl Table<'_, '_> {
             row.note = Some(row.note.map_or(few.clone(), |note| format!("{few}; {note}")));
         }
         Ok(row)
-    }
-
-    /// The median time of an update of one member.
-    fn time(&self, learner: &dyn Learner, most: f64) -> Result<f64> {
-        let endless = learner.with(learner.configs().to_vec(), u32::MAX);
-        let mut pacer = Pacer::new(&*endless, &self.bench.at, &self.bench.plan.members[..1])?;
-        pacer.advance(1)?;
-        let (clock, mut times) = (Instant::now(), Vec::new());
-        loop {
-            let one = Instant::now();
-            pacer.advance(1)?;
-            times.push(one.elapsed().as_secs_f64());
-            check_stop()?;
-            let so_far = clock.elapsed().as_secs_f64();
-            if so_far > most || (times.len() >= 5 && so_far > 0.5) {
-                times.sort_by(f64::total_cmp);
-                return Ok(times[times.len() / 2]);
-            }
-        }
     }
 
     /// The median arrival of a few seeds, as far as `left` seconds last; each is waited for `most` seconds.
@@ -338,10 +330,43 @@ impl Table<'_, '_> {
     /// Trains a policy on the planted market until it has reached what is waited for, or so many seconds are over.
     fn race(&self, shape: (usize, usize, Option<usize>), seed: u32, most: f64) -> Result<Arrival> {
         let PlantedMarket { source, splits, growth_bp } = self.market;
-        let at = &self.bench.at;
         let learner = self.bench.shaped(source, splits, &market_settings(self.settings), shape)?;
-        let tables = learner.problem().tables(&at.device, at.budget)?;
         let member = MemberKey { config: 0, fold: splits.folds.len() - 1, seed };
+        self.bench.race(&*learner, member, REACH * growth_bp, most, self.timesteps)
+    }
+}
+
+impl Bench<'_> {
+    /// The median time of a unit of work of one member: an update, or an iteration.
+    pub(super) fn unit_time(&self, learner: &dyn Learner, most: f64) -> Result<f64> {
+        let endless = learner.with(learner.configs().to_vec(), u32::MAX);
+        let mut pacer = Pacer::new(&*endless, &self.at, &self.plan.members[..1])?;
+        pacer.advance(1)?;
+        let (clock, mut times) = (Instant::now(), Vec::new());
+        loop {
+            let one = Instant::now();
+            pacer.advance(1)?;
+            times.push(one.elapsed().as_secs_f64());
+            check_stop()?;
+            let so_far = clock.elapsed().as_secs_f64();
+            if so_far > most || (times.len() >= 5 && so_far > 0.5) {
+                times.sort_by(f64::total_cmp);
+                return Ok(times[times.len() / 2]);
+            }
+        }
+    }
+
+    /// Trains a member until its validation has reached the target, in basis points a bar, or so many seconds are over.
+    pub(super) fn race(
+        &self,
+        learner: &dyn Learner,
+        member: MemberKey,
+        target: f64,
+        most: f64,
+        timesteps: usize,
+    ) -> Result<Arrival> {
+        let at = &self.at;
+        let tables = learner.problem().tables(&at.device, at.budget)?;
         let begin = learner.begin(at, &tables, &[member], Pace::default(), &Pins::default());
         let mut training = begin.map_err(failed)?;
         let (clock, mut best) = (Instant::now(), f64::NEG_INFINITY);
@@ -354,12 +379,12 @@ impl Table<'_, '_> {
             if progress.due {
                 let scores = training.validate().map_err(failed)?;
                 best = scores.iter().map(|score| score.score).fold(best, f64::max);
-                if best >= REACH * growth_bp {
+                if best >= target {
                     return Ok(Arrival::After(clock.elapsed().as_secs_f64()));
                 }
             }
             let so_far = || match best.is_finite() {
-                true => format!(" (so far {best:.2} of {:.2} bp a bar)", REACH * growth_bp),
+                true => format!(" (so far {best:.2} of {target:.2} bp a bar)"),
                 false => String::new(),
             };
             if spent > most || stop_flag().load(Ordering::Relaxed) {
@@ -367,7 +392,7 @@ impl Table<'_, '_> {
                 return Ok(Arrival::Not(format!("the planted return was not reached in {spent}{}", so_far())));
             }
             if !progress.active || progress.unit >= learner.units(0) {
-                let all = format_count(self.timesteps as u64);
+                let all = format_count(timesteps as u64);
                 return Ok(Arrival::Not(format!("the planted return was not reached in {all} timesteps{}", so_far())));
             }
         }
@@ -375,19 +400,19 @@ impl Table<'_, '_> {
 }
 
 /// How a race ended.
-enum Arrival {
+pub(super) enum Arrival {
     After(f64),
     Not(String),
 }
 
 impl PlantedMarket {
     /// A signal that tells the next bar three times of five: enough noise that one update does not find it.
-    pub(super) fn new(settings: &Settings) -> Result<PlantedMarket> {
+    pub(super) fn new(settings: &Settings, bars: usize) -> Result<PlantedMarket> {
         let plant = Plant { accuracy: 0.6, cost_bp: 1.0, ..Plant::default() };
         let synth = Synth {
             seed: settings.general.seed,
             symbols: 1,
-            bars: BARS,
+            bars,
             timeframe: Timeframe::H1,
             kind: MarketKind::Crypto,
             plant: Some(plant),
@@ -402,9 +427,10 @@ impl PlantedMarket {
 }
 
 /// What a policy is made of, from the user's settings; what its account and data are, as by default.
-fn market_settings(settings: &Settings) -> Settings {
+pub(super) fn market_settings(settings: &Settings) -> Settings {
     let mut own = Settings::default();
     (own.general, own.classify, own.ppo) = (settings.general.clone(), settings.classify.clone(), settings.ppo.clone());
+    own.search = settings.search.clone();
     // Of a whole net the layers: its inputs are others.
     if let Some(layers) = settings.classify.net.as_deref().and_then(|net| net.split('/').nth(1)) {
         own.classify.net = Some(layers.trim().to_string());

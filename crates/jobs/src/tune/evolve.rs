@@ -7,7 +7,7 @@
 //! are chosen by rate.
 
 use super::bench::{Bench, Found, late, nothing_fits};
-use super::capacity::{AS_SOON, PlantedMarket, REACH, Table, Tried, UNTIL};
+use super::capacity::{AS_SOON, BARS, PlantedMarket, REACH, Table, Tried, UNTIL};
 use super::table::others;
 use super::{Capacity, CapacityRow, TuneOther, TunedRecipe};
 use crate::Settings;
@@ -40,7 +40,7 @@ impl Bench<'_> {
         let mut settings = self.settings.clone();
         let kind = settings.train.learner.kind();
         let timesteps = kind.rollout(&mut settings).map_or(0, |rollout| rollout.timesteps);
-        let market = PlantedMarket::new(&settings)?;
+        let market = PlantedMarket::new(&settings, BARS)?;
         let (mut rows, mut first) = (Vec::new(), None);
         let least = GENERATIONS;
         let table = Table { bench: self, source, splits, settings: &settings, market: &market, timesteps, least };
@@ -86,10 +86,13 @@ impl Bench<'_> {
             n_steps: Some(n_steps),
             at_once,
             pinned,
+            roots: None,
+            simulations: None,
         };
         let growth_bp = market.growth_bp;
         let capacity = Capacity { timesteps, planted_growth_bp: growth_bp, target_growth_bp: REACH * growth_bp, rows };
-        Ok(Found { noise: None, rows: Vec::new(), others, recipe, why, capacity: Some(capacity), seen: Vec::new() })
+        let (rows, seen) = (Vec::new(), Vec::new());
+        Ok(Found { noise: None, rows, others, recipe, why, capacity: Some(capacity), search: None, seen })
     }
 
     /// Threads of the processor, where nobody chose.

@@ -1,7 +1,7 @@
 //! `tune`: which batch, precision, threads and members at once suit a workload on this machine, without training it.
 //!
 //! For policies it is environments, steps and minibatch (`capacity.rs`), for evolved ones population and accounts
-//! (`evolve.rs`).
+//! (`evolve.rs`), for those that search roots and simulations (`search.rs`).
 //!
 //! It reads as `train` does, looks at the gradient noise scale of this net on these data, times real steps of the real
 //! net, and keeps what it chose at home, where `train` finds it. Batch and precision are recipe: they change bits, so a
@@ -12,11 +12,13 @@ mod bench;
 mod capacity;
 mod evolve;
 mod saved;
+mod search;
 mod table;
 
 pub use capacity::{Capacity, CapacityRow};
 pub use saved::TunedRecipe;
 pub(crate) use saved::{Tuned, find, is_open};
+pub use search::{SearchCapacity, SearchCapacityRow};
 pub use table::{TuneOther, TuneRow};
 
 use crate::progress::{Sink, check_stop};
@@ -75,6 +77,8 @@ pub struct TuneRun {
     pub rows: Vec<TuneRow>,
     /// Environments, steps and minibatches of policies; null for other learners.
     pub capacity: Option<Capacity>,
+    /// Roots and simulations of policies that search; null for other learners.
+    pub search: Option<SearchCapacity>,
     /// Precision, threads and members at once, where there was a choice.
     pub others: Vec<TuneOther>,
     /// What later runs take.
@@ -87,6 +91,8 @@ pub struct TuneRun {
     pub rule_batch: usize,
     /// The environments and steps that runs take then; null for learners without environments.
     pub rule_shape: Option<[usize; 2]>,
+    /// The roots and simulations that runs take then; null for learners that do not search.
+    pub rule_search: Option<[usize; 2]>,
     /// Why this batch, or these environments, in a sentence.
     pub why: String,
     /// The file it is kept in.
@@ -136,7 +142,12 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
             notes.extend(own.take().map(|n| format!("ppo.{name} = {n} of the settings is ignored: tuning chooses it")));
         }
     }
-    let budget = request.budget.unwrap_or(BUDGETS[usize::from(is_policy)]);
+    let mut searches = false;
+    for (key, own) in kind.searching(&mut settings).into_iter().flatten() {
+        searches = true;
+        notes.extend(own.take().map(|n| format!("{key} = {n} of the settings is ignored: tuning chooses it")));
+    }
+    let budget = request.budget.unwrap_or(BUDGETS[usize::from(is_policy || searches)]);
     let source = load(&request.select, None, &settings, sink)?;
     notes.extend(source.notes.iter().cloned());
     let (device, device_words) = open(&request.device, &settings)?;
@@ -182,12 +193,13 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         clock: &clock,
     };
     let found = match is_policy {
+        _ if searches => bench.roots_and_simulations(&source, &splits, &tuner, sink)?,
         true if is_searched(&settings) => bench.generations(&source, &splits, &tuner, sink)?,
         true => bench.capacity(&source, &splits, &tuner, sink)?,
         false => bench.best_batch(&source, &tuner, &machine, &mut notes, sink)?,
     };
     check_stop()?;
-    let Found { noise, rows, others, recipe, why, capacity, seen } = found;
+    let Found { noise, rows, others, recipe, why, capacity, search, seen } = found;
 
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
     let tuned = Tuned { at: files::time::rfc3339(now), recipe };
@@ -209,12 +221,14 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
         why,
         rows,
         capacity,
+        search,
         others,
         chosen: tuned.recipe,
         rate: f64::from(bench.config().rate),
         rate_rule: kind.rate_rule(&settings),
         rule_batch,
         rule_shape: kind.rollout(&mut by_rule).and_then(|r| Some([(*r.n_envs)?, (*r.n_steps)?])),
+        rule_search: if searches { Some(search::rule(&by_rule)) } else { None },
         file: file.display().to_string(),
         tuned_at: tuned.at,
         seconds: bench.began.elapsed().as_secs_f64(),

@@ -35,6 +35,12 @@ pub struct TunedRecipe {
     /// Whether threads stay on cores of their own: pace.
     #[serde(default)]
     pub pinned: bool,
+    /// Roots of a search in one batch: recipe, since accounts are as many; null for a learner that does not search.
+    #[serde(default)]
+    pub roots: Option<usize>,
+    /// Simulations of each: recipe.
+    #[serde(default)]
+    pub simulations: Option<usize>,
 }
 
 /// A recipe, and when it was tuned.
@@ -75,10 +81,11 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
 /// Whether settings leave everything open that is tuned together: what was tuned is taken whole or not at all.
 pub(crate) fn is_open(settings: &mut Settings) -> bool {
     let kind = settings.train.learner.kind();
-    let tried =
-        ["batch", "ppo.n_envs", "ppo.n_steps", "evolve.population"].iter().any(|key| settings.has_candidates(key));
+    let together = ["batch", "ppo.n_envs", "ppo.n_steps", "evolve.population", "search.roots", "search.simulations"];
+    let tried = together.iter().any(|key| settings.has_candidates(key));
     let shape = kind.rollout(settings).is_none_or(|r| r.n_envs.is_none() && r.n_steps.is_none());
-    !tried && shape && kind.batch(settings).is_none()
+    let searching = kind.searching(settings).is_none_or(|own| own.into_iter().all(|(_, own)| own.is_none()));
+    !tried && shape && searching && kind.batch(settings).is_none()
 }
 
 /// What was tuned for this workload here, if anything was; what is wrong with the file goes to `notes`.
