@@ -5,7 +5,7 @@
 
 use files::{Error, Kind, Result};
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -76,10 +76,51 @@ pub(crate) fn patiently<T: Send + 'static>(
     }
 }
 
+/// What work on other threads has done, and of how much.
+#[derive(Debug, Default)]
+pub(crate) struct Count {
+    pub(crate) done: AtomicU64,
+    pub(crate) total: AtomicU64,
+}
+
+/// Runs work on this thread while another tells, a few times a second, how far a count is.
+pub(crate) fn counting<T>(
+    phase: &'static str,
+    unit: &'static str,
+    count: &Count,
+    tell: &mut (dyn FnMut(Update) + Send),
+    work: impl FnOnce() -> T,
+) -> T {
+    let (end, ended) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            loop {
+                let [done, total] = [&count.done, &count.total].map(|own| own.load(Ordering::Relaxed));
+                tell(Update { phase, done: done.min(total), total, unit });
+                if ended.recv_timeout(Duration::from_millis(200)) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+        });
+        // Also where the work panics.
+        let _end = end;
+        work()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn counted_work_is_told_of_and_returned() {
+        let (count, mut seen) = (Count::default(), Vec::new());
+        count.total.store(5, Ordering::Relaxed);
+        count.done.store(9, Ordering::Relaxed);
+        let made = counting("judging", "decisions", &count, &mut |update| seen.push(update), || 7);
+        assert!(made == 7 && seen[0].done == 5 && seen[0].total == 5 && seen[0].unit == "decisions", "{seen:?}");
+    }
 
     #[test]
     fn patient_work_returns_its_result_or_its_panic() {

@@ -248,3 +248,67 @@ fn searchers_are_tuned_by_roots_and_simulations() {
         assert!(said.contains(part), "{part}:\n{said}");
     }
 }
+
+/// A folder of files by the hundred is one universe: one policy, whose accounts on all symbols are roots of the same
+/// batch, judged as a portfolio and symbol by symbol, within the memory that was set.
+#[test]
+fn two_hundred_files_are_searched_as_one_universe() {
+    let place = Place::new();
+    let folder = place.path().join("files");
+    std::fs::create_dir(&folder).expect("a folder");
+    let mut state = 7u64;
+    let mut draw = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+    };
+    for file in 0..200u64 {
+        let mut trend = 1.0;
+        let (mut text, mut close) = ("Date,Open,High,Low,Close,Volume\n".to_string(), 50.0 + file as f64);
+        for bar in 0..260u64 {
+            // A trend that lasts for ten bars in the mean, and that the last move shows.
+            trend *= if draw() > 0.4 { -1.0 } else { 1.0 };
+            let open = close;
+            close *= 1.0 + 0.01 * trend + 0.01 * draw();
+            // 2018-01-01 was a Monday.
+            let day = bar / 5 * 7 + bar % 5;
+            let date = day_of_2018(day);
+            let (high, low) = (1.002 * open.max(close), 0.998 * open.min(close));
+            text += &format!("{date},{open:.4},{high:.4},{low:.4},{close:.4},{}\n", 100_000 + bar);
+        }
+        std::fs::write(folder.join(format!("S{file:03}.csv")), text).expect("written");
+    }
+    let mut args = vec!["train", "files", "--learner", "search", "--device", "cpu", "--net", "8t", "--folds", "2"];
+    args.extend(["--features", "r = log_return(1), v = volatility(10)", "--seeds", "2", "--memory", "300MiB"]);
+    args.extend(["--simulations", "2", "--scenarios", "4", "--horizon", "2", "--timesteps", "2048"]);
+    let (plan, exit) = place.json(&[&args[..], &["--dry-run"]].concat());
+    assert_eq!((exit, plan["iterations"].as_u64()), (0, Some(2)), "{plan}");
+    assert!(plan["memory_bytes"].as_u64().is_some_and(|n| n > 0) && plan["estimate_seconds"].is_number(), "{plan}");
+    let (run, exit) = place.json(&[&args[..], &["--out", "run"]].concat());
+    assert_eq!(exit, 0, "{run}");
+    assert_eq!(run["members"].as_array().map(Vec::len), Some(4), "{run}");
+    let kept = std::fs::read_to_string(place.path().join("run/settings.toml")).expect("settings");
+    // Twice as many accounts as for a few symbols, all of them in one batch.
+    assert!(["n_envs = 128", "roots = 128", "n_steps = 8"].iter().all(|part| kept.contains(part)), "{kept}");
+    let record = &run["backtest"];
+    assert_eq!(record["lines"].as_array().map(Vec::len), Some(4), "{record}");
+    // Symbols that were traded.
+    assert!(record["symbols"].as_array().is_some_and(|all| all.len() > 150), "{record}");
+    for member in run["members"].as_array().expect("members") {
+        assert!(member["best_iteration"].is_number() && member["test_growth"].is_number(), "{member}");
+    }
+    let (said, exit) = place.json(&["predict", "run", "files", "--out", "p.parquet"]);
+    assert!(exit == 0 && said["wanted"].as_array().is_some_and(|shares| shares.len() == 3), "{said}");
+    let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
+    assert_eq!((exit, &tested["backtest"]), (0, record), "{tested}");
+}
+
+/// The day of 2018 behind so many days.
+fn day_of_2018(mut day: u64) -> String {
+    for (month, days) in [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31].into_iter().enumerate() {
+        if day < days {
+            return format!("2018-{:02}-{:02}", month + 1, day + 1);
+        }
+        day -= days;
+    }
+    format!("2019-01-{:02}", day + 1)
+}

@@ -6,8 +6,10 @@ use super::market_models::MarketModelRow;
 use super::ppo::refuse_what_is_not_a_policys;
 use super::ppo::{PpoKind, episodes, folds_of_rows, net_policy, policies_of, refuse_members, tested};
 use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp};
+use crate::progress::Count;
 use crate::train::{Answer, Experiment, Ids, ModelRows, RowsOfFolds, Source, parameters};
 use crate::{EvolveSettings, PpoSettings, Settings};
+use account::Action;
 use compute::Opened;
 use compute::population::{Precision, Recipe, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout, catalogue};
@@ -16,8 +18,9 @@ use judge::split::Splits;
 use learn::expert::{Expert, Hypers, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend};
 use learn::ppo::{Deciders, FoldPolicy};
 use learn::{Config, Extent, Learner, Problem, Trained};
-use market::EpisodeData;
+use market::{EpisodeData, Needs, Policy, View};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub(super) struct SearchKind;
 
@@ -254,6 +257,28 @@ pub(super) struct Searching {
     shapes: Vec<SearchShape>,
     counters: Vec<u64>,
     device: Opened,
+    judging: Arc<Count>,
+}
+
+/// A policy that counts its decisions, so that judging shows how far it is.
+struct Counted {
+    policy: SearchPolicy,
+    /// `[rows]` the fold that decides.
+    fold_of: Vec<Option<u16>>,
+    judging: Arc<Count>,
+}
+
+impl Policy for Counted {
+    fn needs(&self) -> Needs {
+        self.policy.needs()
+    }
+
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
+        self.policy.act(view, memory, actions)?;
+        let decided = view.rows.iter().filter(|row| self.fold_of[**row as usize].is_some()).count();
+        self.judging.done.fetch_add(decided as u64, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 impl Searching {
@@ -265,7 +290,7 @@ impl Searching {
         fold_of: Vec<Option<u16>>,
         share: f64,
         lanes: Vec<Vec<Deciders>>,
-    ) -> Result<SearchPolicy> {
+    ) -> Result<Box<dyn Policy>> {
         let fold = |(number, policy): (usize, FoldPolicy)| {
             let trades = !policy.members.is_empty();
             let market = trades.then(|| self.expert.market(number)).transpose().map_err(learn::failed)?;
@@ -273,8 +298,14 @@ impl Searching {
         };
         let folds = folds.into_iter().enumerate().map(fold).collect::<Result<Vec<_>>>()?;
         let (problem, data) = (Arc::clone(&self.problem), Arc::clone(&self.data));
-        let rows = SearchRows { problem, data, fold_of, counters: self.counters.clone(), share };
-        SearchPolicy::new(rows, folds, lanes, &self.device)
+        let (judging, counters) = (Arc::clone(&self.judging), self.counters.clone());
+        let rows = SearchRows { problem, data, fold_of: fold_of.clone(), counters, share };
+        Ok(Box::new(Counted { policy: SearchPolicy::new(rows, folds, lanes, &self.device)?, fold_of, judging }))
+    }
+
+    /// So many decisions are to come.
+    pub(super) fn expect(&self, decisions: usize) {
+        self.judging.total.fetch_add(decisions as u64, Ordering::Relaxed);
     }
 
     /// The market model of every fold.
@@ -437,6 +468,7 @@ impl Kind for SearchKind {
             shapes,
             counters: counters(data),
             device: experiment.at.device.clone(),
+            judging: Arc::clone(&experiment.judging),
         };
         tested(experiment, members, Some(searching))
     }

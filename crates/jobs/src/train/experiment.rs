@@ -6,6 +6,7 @@ use super::problem::walk;
 use super::short::{fewer_folds, fold_counts, is_roomy, too_few};
 use super::{Ids, Source, Teller, Train, TrainEvent};
 use crate::kinds;
+use crate::progress::Count;
 use crate::tune::{Tuned, find, is_open};
 use crate::{Memory, Settings, SplitKind};
 use compute::population::Pins;
@@ -15,6 +16,7 @@ use judge::split::{Held, Splits, WalkForward, around, longest_label, walk_forwar
 use learn::classify::defaults;
 use learn::{DeviceBudget, Learner, Plan, failed};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What is trained, on what, where.
 pub(crate) struct Experiment {
@@ -32,6 +34,8 @@ pub(crate) struct Experiment {
     pub(crate) notes: Vec<String>,
     /// The algorithms of products that the run kept to, for the first config of each kind, once it is trained.
     pub(crate) pins: BTreeMap<usize, Pins>,
+    /// Decisions that judging takes, where they are slow enough to be counted.
+    pub(crate) judging: Arc<Count>,
 }
 
 impl Experiment {
@@ -78,6 +82,7 @@ impl Experiment {
             tuned,
             notes,
             pins: BTreeMap::new(),
+            judging: Arc::default(),
         })
     }
 

@@ -39,7 +39,7 @@ pub use selftest::{SelfCase, SelfCheck, SelfTest, SelfTested, selftest};
 pub(crate) use source::{Ids, Market, Source, fingerprint, load, load_market, longest};
 pub(crate) use trial::labeling_text;
 
-use crate::progress::Update;
+use crate::progress::{Update, counting};
 use crate::{ColumnImportance, Select, Settings, home, os};
 use compute::Opened;
 use files::Result;
@@ -129,8 +129,9 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     if outcome.interrupted {
         run.members = judge::member_rows(&experiment, &outcome.members, |_| Ok(Vec::new()))?;
     } else {
-        tell(TrainEvent::Update(Update { phase: "judging", done: 0, total: 0, unit: "" }));
-        judge_and_save(&experiment, &outcome.members, &mut folder, &mut run)?;
+        counting("judging", "decisions", &experiment.judging, &mut |update| tell(TrainEvent::Update(update)), || {
+            judge_and_save(&experiment, &outcome.members, &mut folder, &mut run)
+        })?;
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();
