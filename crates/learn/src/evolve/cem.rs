@@ -10,7 +10,7 @@ use super::ranks::weights_by_rank;
 use super::strategy::{Normals, State, Strategy, restore_arrays, weighted_sums};
 
 /// How far deviations go in a generation.
-const RATE: f32 = 0.1;
+pub(super) const RATE: f32 = 0.1;
 
 /// A normal distribution with a deviation for each parameter.
 #[derive(Debug, Clone)]
@@ -25,10 +25,14 @@ pub struct Cem {
 impl Cem {
     /// Around a middle, for so many individuals a generation.
     pub fn new(mean: Vec<f32>, sigma: f32, individuals: usize) -> Cem {
-        let elites = (individuals / 2).max(1);
-        let weights = (0..individuals).map(|i| if i < elites { 1.0 / elites as f64 } else { 0.0 }).collect();
-        Cem { weights, deviation: vec![sigma; mean.len()], mean, moved: 0.0 }
+        Cem { weights: weights(individuals), deviation: vec![sigma; mean.len()], mean, moved: 0.0 }
     }
+}
+
+/// `[individuals]` what they count, from the fittest on.
+pub(super) fn weights(individuals: usize) -> Vec<f64> {
+    let elites = (individuals / 2).max(1);
+    (0..individuals).map(|i| if i < elites { 1.0 / elites as f64 } else { 0.0 }).collect()
 }
 
 impl Strategy for Cem {

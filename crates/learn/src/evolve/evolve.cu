@@ -1,59 +1,29 @@
-// Generations of OpenAI-ES on a card, for policies with two hidden layers of 64, in bf16: what is seen, individuals
-// that trade, ranks, and the move of the distribution. `mod.rs` says what is drawn from which counter and what is added
-// in which order. Individuals and accounts have the bits of the processor; passes of the net do not.
+// Generations of a search on a card, for policies with two hidden layers of 64, in bf16: what is seen, individuals that
+// trade, ranks, and the move of the distribution. `mod.rs` says what is drawn from which counter and what is added in
+// which order. Individuals and accounts have the bits of the processor; passes of the net do not.
 //
-// | kernel    | block      | grid                        | what it does                                                 |
-// |-----------|------------|-----------------------------|--------------------------------------------------------------|
-// | look      | 256        | [T × N × columns / 8, P]    | spans of a generation, and rows of the table along them      |
-// | trade_S   | 64 × W     | [draws, P]                  | both individuals of a draw trade all spans, W warps each     |
-// | rank      | 256        | [ceil(draws / 8), P]        | a weight for each draw                                       |
-// | sum       | 64         | [ceil(d₄ / 256), slices, P] | Σ weight · normal over 64 draws                              |
-// | climb     | 256        | [P]                         | slices are added up; Adam                                    |
+// | kernel     | block      | grid                        | what it does                                                |
+// |------------|------------|-----------------------------|-------------------------------------------------------------|
+// | look       | 256        | [T × N × columns / 8, P]    | spans of a generation, and rows of the table along them     |
+// | trade_S    | 64 × W     | [ceil(individuals / 2), P]  | two individuals trade all spans, W warps each               |
+// | quick_S    | 128        | [ceil(individuals / 2), P]  | the same for at most ten accounts that choose a side        |
+// | rank       | 256        | [ceil(draws / 8), P]        | a weight for each draw, from centred ranks of both sides    |
+// | rank_each  | 256        | [ceil(draws / 8), P]        | a weight for each draw, from what its rank has              |
+// | sum        | 64         | [ceil(d₄ / 256), slices, P] | Σ weight · normal over 64 draws, and of squares             |
+// | climb      | 256        | [ceil(d / 256), P]          | slices are added up; Adam                                   |
+// | fold       | 256        | [ceil(d / 256), P]          | slices are added up; the path of σ                          |
+// | spread     | 256        | [ceil(d / 256), P]          | middle and deviations of sep-CMA-ES, SNES and CEM           |
 //
 // P = members, N = accounts of an individual, T = steps, d₄ = parameters rounded up to 4; S is how many steps of 16 the
 // input has, at most. All individuals of a member see the same rows, so these are scaled and rounded once (`look`). In
 // `trade_S` a warp takes sixteen accounts through the net (`warp_mlp.cuh`); weights lie in shared memory, made there
-// from mean and counters.
+// from mean and counters. Where there are few individuals a step's latency counts: in `quick_S` an individual has two
+// warps, one for the net and one that meanwhile finds what each of three actions leads to.
 // registers: 255
 
-#include "../../../compute/src/population/warp_mlp.cuh"
-#include "../../../market/src/episode.cuh"
-#include "../ppo/ppo.cuh"
+#include "evolve.cuh"
 
 extern __shared__ __align__(32) unsigned char shared_memory[];
-
-constexpr u32 SLICE = 64;  // draws of a slice
-constexpr u32 RATES = 256; // generations whose rates are on the card
-constexpr u32 SPAN = 3;    // numbers of a span
-constexpr u32 TALLY = 3;   // numbers of a tally
-constexpr u32 REPORT = 3;
-
-// What each member goes by, [P].
-struct Searches {
-    View<const u32> id;
-    View<const u32> fold;
-    View<u32> unit;           // generations that are done
-    View<u32> active;
-    View<const f32> sigma;
-    View<const u32> fitness;  // GROWTH, DRAWDOWN or SHARPE
-    View<const f32> penalty;  // of drawdowns
-    u64 seed;
-    u32 parameters;           // d
-    u32 padded;               // d₄
-    u32 draws;
-    u32 accounts;             // N
-    u32 steps;                // T
-    u32 actions;
-    u32 outputs;
-    u32 features;             // of the table
-    u32 column;               // of what an account is shown: features rounded up to 8
-    u32 act[2];               // of the hidden layers
-};
-
-// Individuals of a generation by their counters: a block of four parameters of a draw.
-__device__ __forceinline__ float4 normals_of(const Searches& search, u32 p, u32 unit, u32 draw, u32 block) {
-    return normals(philox(search.seed, make_uint4(draw * (search.padded / 4) + block, unit, STREAM_PERTURBATION, search.id[p])));
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // look: where accounts trade, and what of the table they see there.
@@ -115,17 +85,6 @@ __global__ void __launch_bounds__(256) look(const __grid_constant__ Look given) 
 // trade: individuals are made, and trade.
 // ---------------------------------------------------------------------------------------------------------------------
 
-struct Trade {
-    EpisodeTable table;
-    Searches search;
-    View<const f32> middle; // [P, d₄]
-    View<const u32> spans;  // [P, N, SPAN]
-    View<const u16> seen;   // [P, T, N, column]
-    View<f64> tallies;      // [P, individuals, N, TALLY]
-    View<f64> fitness;      // [P, individuals]
-    View<f32> asked;        // [P, individuals, d₄] individuals before they are rounded, where somebody wants them
-};
-
 // Shared memory of an individual's weights.
 template <u32 STEPS> struct Laid {
     static constexpr u32 BYTES =
@@ -177,75 +136,50 @@ __device__ __forceinline__ void put_parameter(const ParameterPlace& place, u32 b
     else asm volatile("st.shared.b16 [%0], %1;\n" ::"r"(place.at + behind), "h"((u16)bits) : "memory");
 }
 
-// Both individuals of a draw, the second `BYTES` behind the first. A barrier follows.
-template <u32 STEPS> __device__ __forceinline__ void lay_individuals(const Trade& given, u32 p, u32 draw, u32 at) {
+// Two individuals, `first` and the next, the second `BYTES` behind the first: both sides of a draw, or two draws. A
+// barrier follows.
+template <u32 STEPS> __device__ __forceinline__ void lay_individuals(const Trade& given, u32 p, u32 first, u32 at) {
     const Searches& search = given.search;
     for (u32 i = threadIdx.x; i < 2 * Laid<STEPS>::BYTES / 16; i += blockDim.x) put_piece(at + i * 16, 0, 0, 0, 0);
     __syncthreads();
     const MlpWeights w = Laid<STEPS>::at(at, search);
     const f32 sigma = search.sigma[p];
     const u32 unit = search.unit[p];
-    if ((u64)(p + 1) * search.padded > given.middle.len) __trap();
-    const float4* middle = reinterpret_cast<const float4*>(given.middle.data + (u64)p * search.padded);
+    const u64 own = (u64)p * search.padded;
+    const bool mirrored = search.sides == 2;
+    if (own + search.padded > given.middle.len || (!mirrored && own + search.padded > given.deviation.len)) __trap();
+    const float4* middle = reinterpret_cast<const float4*>(given.middle.data + own);
 #pragma unroll 1
     for (u32 block = threadIdx.x; block < search.padded / 4; block += blockDim.x) {
-        const float4 z4 = normals_of(search, p, unit, draw, block), m4 = middle[block];
-        const float z[4] = {z4.x, z4.y, z4.z, z4.w}, m[4] = {m4.x, m4.y, m4.z, m4.w};
+        const float4 m4 = middle[block];
+        float4 z4, y4;
+        float by[4] = {sigma, sigma, sigma, sigma};
+        if (mirrored) {
+            z4 = normals_of(search, p, unit, first / 2, block);
+            y4 = make_float4(-z4.x, -z4.y, -z4.z, -z4.w);
+        } else {
+            const float4 d4 = reinterpret_cast<const float4*>(given.deviation.data + own)[block];
+            const float d[4] = {d4.x, d4.y, d4.z, d4.w};
+#pragma unroll
+            for (u32 e = 0; e < 4; e++) by[e] = __fmul_rn(sigma, d[e]);
+            z4 = normals_of(search, p, unit, first, block), y4 = normals_of(search, p, unit, first + 1, block);
+        }
+        const float z[4] = {z4.x, z4.y, z4.z, z4.w}, y[4] = {y4.x, y4.y, y4.z, y4.w}, m[4] = {m4.x, m4.y, m4.z, m4.w};
 #pragma unroll
         for (u32 e = 0; e < 4; e++) {
             const u32 j = block * 4 + e;
             if (j >= search.parameters) break;
             const ParameterPlace place = place_of(search, w, j);
-            const float plus = __fmaf_rn(sigma, z[e], m[e]), minus = __fmaf_rn(-sigma, z[e], m[e]);
-            put_parameter(place, 0, plus);
-            put_parameter(place, Laid<STEPS>::BYTES, minus);
+            const float one = __fmaf_rn(by[e], z[e], m[e]), other = __fmaf_rn(by[e], y[e], m[e]);
+            put_parameter(place, 0, one);
+            put_parameter(place, Laid<STEPS>::BYTES, other);
             if (given.asked) {
-                const u64 to = ((u64)p * search.draws + draw) * 2 * search.padded + j;
-                given.asked[to] = plus, given.asked[to + search.padded] = minus;
+                const u64 to = ((u64)p * search.individuals + first) * search.padded + j;
+                given.asked[to] = one;
+                if (first + 1 < search.individuals) given.asked[to + search.padded] = other;
             }
         }
     }
-}
-
-// What an account made of its span so far (fitness.rs).
-struct Tally {
-    f64 grown, squares, below, worst;
-
-    __device__ __forceinline__ void add(f64 growth) {
-        grown = __dadd_rn(grown, growth);
-        squares = __dadd_rn(squares, __dmul_rn(growth, growth));
-        const f64 now = __dsub_rn(below, growth);
-        below = now > 0.0 ? now : 0.0;
-        worst = below > worst ? below : worst;
-    }
-};
-
-// Of an individual, from the tallies of its accounts in order.
-__device__ __forceinline__ f64 fitness_of(u32 kind, f32 penalty, const f64* tallies, const u32* spans, u32 accounts) {
-    f64 grown = 0.0, squares = 0.0, worst = 0.0;
-    u64 steps = 0;
-    for (u32 n = 0; n < accounts; n++) {
-        grown = __dadd_rn(grown, tallies[n * TALLY]);
-        squares = __dadd_rn(squares, tallies[n * TALLY + 1]);
-        worst = __dadd_rn(worst, tallies[n * TALLY + 2]);
-        steps += spans[n * SPAN + 1];
-    }
-    const f64 all = (f64)(steps > 0 ? steps : 1);
-    if (kind == DRAWDOWN) return account::div(__dsub_rn(grown, __dmul_rn((f64)penalty, worst)), all);
-    const f64 mean = account::div(grown, all);
-    if (kind == GROWTH) return mean;
-    const f64 variance = __dsub_rn(account::div(squares, all), __dmul_rn(mean, mean));
-    return account::div(mean, __dsqrt_rn(__dadd_rn(variance > 0.0 ? variance : 0.0, 1e-8)));
-}
-
-// The target that outputs prefer: flat where it is as large as another.
-__device__ __forceinline__ f64 greedy_target(u32 actions, const f32 (&z)[3], u32 legal) {
-    if (actions == CONTINUOUS) return continuous_target(z[0], legal);
-    f32 most = z[1];
-    f64 target = 0.0;
-    if (is_legal(legal, 0) && z[0] > most) most = z[0], target = -1.0;
-    if (is_legal(legal, 2) && z[2] > most) target = 1.0;
-    return target;
 }
 
 typedef Slabs<MLP_ROWS> WarpRows;
@@ -262,10 +196,10 @@ __device__ __forceinline__ void fetch_seen(const u16* seen, u32 pieces, u32 firs
 
 template <u32 STEPS> __device__ __forceinline__ void trade(const Trade& given) {
     const Searches& search = given.search;
-    const u32 p = blockIdx.y, draw = blockIdx.x, of_side = blockDim.x / 64, warp = threadIdx.x / 32, side = warp / of_side;
+    const u32 p = blockIdx.y, of_side = blockDim.x / 64, warp = threadIdx.x / 32, side = warp / of_side;
     if (search.active[p] == 0) return;
     const u32 weights = shared_address(shared_memory), pieces = search.column / 8, accounts = search.accounts;
-    lay_individuals<STEPS>(given, p, draw, weights);
+    lay_individuals<STEPS>(given, p, blockIdx.x * 2, weights);
     const MlpWeights w = Laid<STEPS>::at(weights + side * Laid<STEPS>::BYTES, search);
     // Two tiles of input for each warp: one is computed with while the other arrives.
     constexpr u32 TILE = STEPS * WarpRows::STEP;
@@ -274,11 +208,12 @@ template <u32 STEPS> __device__ __forceinline__ void trade(const Trade& given) {
     __syncthreads();
     const LaneOffsets lane;
     const u32 number = threadIdx.x % 16;
-    const u64 individual = ((u64)p * search.draws + draw) * 2 + side;
     if ((u64)(p + 1) * search.steps * accounts * search.column > given.seen.len) __trap();
     const u16* member_seen = given.seen.data + (u64)p * search.steps * accounts * search.column;
 #pragma unroll 1
     for (u32 first = warp % of_side * MLP_ROWS; first < accounts; first += of_side * MLP_ROWS) {
+        // The last of an odd number has nobody beside it.
+        if (blockIdx.x * 2 + side >= search.individuals) break;
         const u32 n = first + number;
         const bool lives = threadIdx.x % 32 < MLP_ROWS && n < accounts;
         const u64 span = ((u64)p * accounts + min(n, accounts - 1)) * SPAN;
@@ -319,15 +254,12 @@ template <u32 STEPS> __device__ __forceinline__ void trade(const Trade& given) {
             }
             __syncwarp();
         }
-        if (lives) {
-            f64* to = &given.tallies[(individual * accounts + n + 1) * TALLY - 1] - (TALLY - 1);
-            to[0] = tally.grown, to[1] = tally.squares, to[2] = tally.worst;
-        }
+        if (lives) tally.store(given, (u64)p * search.individuals + blockIdx.x * 2 + side, n);
     }
     __syncthreads();
-    if (threadIdx.x % (32 * of_side) == 0)
-        given.fitness[individual] = fitness_of(search.fitness[p], search.penalty[p], given.tallies.data + individual * accounts * TALLY,
-                                               given.spans.data + (u64)p * accounts * SPAN, accounts);
+    const u32 individual = blockIdx.x * 2 + side;
+    if (threadIdx.x % (32 * of_side) == 0 && individual < search.individuals)
+        store_fitness(given, p, (u64)p * search.individuals + individual);
 }
 
 __global__ void __launch_bounds__(256) trade_2(const __grid_constant__ Trade given) { trade<2>(given); }
@@ -335,26 +267,170 @@ __global__ void __launch_bounds__(256) trade_5(const __grid_constant__ Trade giv
 __global__ void __launch_bounds__(256) trade_8(const __grid_constant__ Trade given) { trade<8>(given); }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// rank: centred ranks of both individuals of a draw; a warp each.
+// quick: the same where a step's latency counts. Of an individual one warp runs the net and counts, the other steps the
+// accounts: a lane for each action of each account finds what it leads to while the net decides.
+// ---------------------------------------------------------------------------------------------------------------------
+
+// What the two warps of an individual tell each other.
+struct Exchange {
+    f64 before[MLP_ROWS];  // equity at the beginning of the last step,
+    f64 counted[MLP_ROWS]; // and at its end, as far as it counts
+    u32 legal[MLP_ROWS];   // sides
+    u32 action[MLP_ROWS];  // that the net prefers
+};
+
+// Barriers of the two warps of a side: what an account is shown is there, or what the net prefers.
+__device__ __forceinline__ void barrier_arrive(u32 id) { asm volatile("bar.arrive %0, 64;\n" ::"r"(id) : "memory"); }
+__device__ __forceinline__ void barrier_wait(u32 id) { asm volatile("bar.sync %0, 64;\n" ::"r"(id) : "memory"); }
+
+__device__ __forceinline__ f64 from_lane(f64 x, u32 lane) { return __shfl_sync(ALL_LANES, x, lane); }
+
+// What of an account changes; flows and brackets do not.
+__device__ __forceinline__ void take_account(account::Account& to, const account::Account& from, u32 lane) {
+    to.equity = from_lane(from.equity, lane), to.peak = from_lane(from.peak, lane);
+    to.quantity = from_lane(from.quantity, lane), to.target = from_lane(from.target, lane);
+    to.action = from_lane(from.action, lane), to.mark = from_lane(from.mark, lane), to.fx = from_lane(from.fx, lane);
+    to.entry = from_lane(from.entry, lane), to.bars_held = from_lane(from.bars_held, lane);
+    to.terminated = from_lane(from.terminated, lane);
+}
+
+// The warp of an individual's accounts: lane 3 n + a has action a of account n.
+template <u32 STEPS>
+__device__ __forceinline__ void step_accounts(const Trade& given, u32 p, u32 shown, u32 preferred, u32 tiles, u32 longest, Exchange& exchange) {
+    const Searches& search = given.search;
+    const u32 lane = threadIdx.x % 32, accounts = search.accounts, pieces = search.column / 8;
+    const u32 n = min(lane / 3, accounts - 1), action = lane % 3;
+    const bool lives = lane / 3 < accounts;
+    const u64 span = ((u64)p * accounts + n) * SPAN;
+    u32 row = given.spans[span];
+    const u32 last = row + given.spans[span + 1];
+    const account::Params& params = params_of(given.table, given.spans[span + 2]);
+    account::Account held = account::new_account(params);
+    account::Bar now = bar_at(given.table, row), next = bar_at(given.table, min(row + 1, last));
+    const auto show = [&](const f32 (&observed)[OBSERVED], u32 t, const account::Bar& bar, f64 before, f64 counted) {
+        put_piece(WarpRows{tiles + t % 2 * (STEPS * WarpRows::STEP)}.piece(n, pieces), rounded_pair(observed[0], observed[1]),
+                  rounded_pair(observed[2], observed[3]), rounded_pair(observed[4], observed[5]), rounded_pair(observed[6], observed[7]));
+        exchange.legal[n] = legal_sides(params, bar);
+        exchange.before[n] = before, exchange.counted[n] = counted;
+    };
+    f32 observed[OBSERVED];
+    observe(given.table, params, now, held, row, observed);
+    if (lives && action == 0) show(observed, 0, now, 1.0, 1.0);
+    barrier_arrive(shown);
+#pragma unroll 1
+    for (u32 t = 0; t < longest; t++) {
+        const account::Bar later = bar_at(given.table, min(row + 2, last));
+        const bool steps = row < last, counts = held.terminated == 0.0;
+        account::Account led = held;
+        if (steps) {
+            account::step<false, false>(params, led, {(f64)action - 1.0, 0.0, 0.0}, now, next);
+            observe(given.table, params, next, led, row + 1, observed);
+        }
+        barrier_wait(preferred);
+        const u32 chosen = exchange.action[n];
+        const f64 equity = held.equity;
+        take_account(held, led, n * 3 + chosen);
+        if (lives && action == chosen && steps) {
+            const f64 counted = account::larger(held.equity, account::mul(account::FLOOR, params.capital));
+            show(observed, t + 1, next, counts ? equity : 1.0, counts ? counted : 1.0);
+        }
+        barrier_arrive(shown);
+        if (steps) row++, now = next, next = later;
+    }
+}
+
+// The warp of its net.
+template <u32 STEPS>
+__device__ __forceinline__ void decide_all(const Trade& given, u32 p, u32 shown, u32 preferred, const MlpWeights& w, u32 tiles, u32 longest,
+                                           u64 individual, Exchange& exchange) {
+    const Searches& search = given.search;
+    constexpr u32 TILE = STEPS * WarpRows::STEP;
+    const u32 accounts = search.accounts, pieces = search.column / 8, n = threadIdx.x % 32;
+    const u32 steps = given.spans[((u64)p * accounts + min(n, accounts - 1)) * SPAN + 1];
+    const bool lives = n < accounts;
+    const LaneOffsets lane;
+    const u16* seen = given.seen.data + (u64)p * search.steps * accounts * search.column;
+    Tally tally = {};
+    fetch_seen(seen, pieces, 0, accounts, {tiles});
+#pragma unroll 1
+    for (u32 t = 0;; t++) {
+        copy_wait<0>();
+        barrier_wait(shown);
+        const u32 own = n % MLP_ROWS;
+        const f64 before = exchange.before[own], counted = exchange.counted[own];
+        const u32 legal = exchange.legal[own];
+        if (t < longest) {
+            const WarpRows x = {tiles + t % 2 * TILE};
+            seen += (u64)accounts * search.column;
+            if (t + 1 < longest) fetch_seen(seen, pieces, 0, accounts, {tiles + (t + 1) % 2 * TILE});
+            Words one, two;
+            float out[4], z[3];
+            first_layer<STEPS>(one, w, lane, x);
+            second_layer(two, w, lane, one);
+            head_layer(out, w, lane, two);
+            own_outputs(z, out);
+            if (lives) exchange.action[n] = greedy_action(z, legal);
+            barrier_arrive(preferred);
+        }
+        if (lives && t > 0 && t <= steps) tally.add(account::ln_1p(account::div(account::sub(counted, before), before)));
+        if (t == longest) break;
+    }
+    if (lives) tally.store(given, individual, n);
+    __syncwarp();
+    if (n == 0) store_fitness(given, p, individual);
+}
+
+template <u32 STEPS> __device__ __forceinline__ void trade_quickly(const Trade& given) {
+    __shared__ Exchange exchanges[2];
+    const Searches& search = given.search;
+    const u32 p = blockIdx.y, warp = threadIdx.x / 32, side = warp % 2, accounts = search.accounts;
+    if (search.active[p] == 0) return;
+    const u32 weights = shared_address(shared_memory);
+    lay_individuals<STEPS>(given, p, blockIdx.x * 2, weights);
+    constexpr u32 TILE = STEPS * WarpRows::STEP;
+    const u32 all_tiles = weights + 2 * Laid<STEPS>::BYTES, tiles = all_tiles + side * 2 * TILE;
+    for (u32 i = threadIdx.x; i < 4 * TILE / 16; i += blockDim.x) put_piece(all_tiles + i * 16, 0, 0, 0, 0);
+    __syncthreads();
+    const u32 individual = blockIdx.x * 2 + side;
+    if (individual >= search.individuals) return;
+    if ((u64)(p + 1) * search.steps * accounts * search.column > given.seen.len) __trap();
+    const u32 own = threadIdx.x % 32 < accounts ? given.spans[((u64)p * accounts + threadIdx.x % 32) * SPAN + 1] : 0;
+    const u32 longest = __reduce_max_sync(ALL_LANES, own), shown = 1 + 2 * side, preferred = 2 + 2 * side;
+    if (warp >= 2) step_accounts<STEPS>(given, p, shown, preferred, tiles, longest, exchanges[side]);
+    else
+        decide_all<STEPS>(given, p, shown, preferred, Laid<STEPS>::at(weights + side * Laid<STEPS>::BYTES, search), tiles, longest,
+                          (u64)p * search.individuals + individual, exchanges[side]);
+}
+
+__global__ void __launch_bounds__(128) quick_2(const __grid_constant__ Trade given) { trade_quickly<2>(given); }
+__global__ void __launch_bounds__(128) quick_5(const __grid_constant__ Trade given) { trade_quickly<5>(given); }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// rank: what draws count; a warp each.
 // ---------------------------------------------------------------------------------------------------------------------
 
 struct Rank {
     Searches search;
     View<const f64> fitness; // [P, individuals]
+    View<const f64> of_rank; // [P, individuals] what individuals count from the fittest on, where draws are not mirrored
+    View<const f64> up_to;   // [P, individuals + 1] and how much they count up to each
     View<f32> weights;       // [P, draws]
+    View<u32> alike;         // [P] whether all are equally fit
 };
 
 // What is not a number is the least fit.
 __device__ __forceinline__ f64 ranked(f64 fitness) { return fitness == fitness ? fitness : -account::infinite(); }
 
+// Centred ranks of both individuals of a draw.
 __global__ void __launch_bounds__(256) rank(const __grid_constant__ Rank given) {
     const Searches& search = given.search;
-    const u32 p = blockIdx.y, draw = blockIdx.x * 8 + threadIdx.x / 32, all = 2 * search.draws;
+    const u32 p = blockIdx.y, draw = blockIdx.x * 8 + threadIdx.x / 32, all = search.individuals;
     if (search.active[p] == 0 || draw >= search.draws) return;
     if ((u64)(p + 1) * all > given.fitness.len) __trap();
     const f64* fitness = given.fitness.data + (u64)p * all;
     const f64 own[2] = {ranked(fitness[2 * draw]), ranked(fitness[2 * draw + 1])};
     u32 less[2] = {}, equal[2] = {};
+#pragma unroll 4
     for (u32 i = threadIdx.x % 32; i < all; i += 32) {
         const f64 other = ranked(__ldg(fitness + i));
 #pragma unroll
@@ -371,42 +447,107 @@ __global__ void __launch_bounds__(256) rank(const __grid_constant__ Rank given) 
     if (threadIdx.x % 32 == 0) given.weights[(u64)p * search.draws + draw] = __double2float_rn(__dsub_rn(centred[0], centred[1]));
 }
 
+// What an individual's rank has; equals share what their ranks have (ranks.rs).
+__global__ void __launch_bounds__(256) rank_each(const __grid_constant__ Rank given) {
+    const Searches& search = given.search;
+    const u32 p = blockIdx.y, draw = blockIdx.x * 8 + threadIdx.x / 32, all = search.individuals;
+    if (search.active[p] == 0 || draw >= all) return;
+    if ((u64)(p + 1) * all > given.fitness.len) __trap();
+    const f64* fitness = given.fitness.data + (u64)p * all;
+    const f64 own = ranked(fitness[draw]), first = fitness[0];
+    u32 less = 0, equal = 0, alike = 0;
+#pragma unroll 4
+    for (u32 i = threadIdx.x % 32; i < all; i += 32) {
+        const f64 raw = __ldg(fitness + i), other = ranked(raw);
+        less += other < own, equal += other == own, alike += raw == first;
+    }
+    const u32 below = __reduce_add_sync(ALL_LANES, less), equals = __reduce_add_sync(ALL_LANES, equal);
+    const u32 same = __reduce_add_sync(ALL_LANES, alike), from = all - below - equals;
+    if (threadIdx.x % 32 != 0) return;
+    if (draw == 0) given.alike[p] = same == all ? 1 : 0;
+    const f64 shared = __dsub_rn(given.up_to[(u64)p * (all + 1) + from + equals], given.up_to[(u64)p * (all + 1) + from]);
+    const f64 weight = equals == 1 ? given.of_rank[(u64)p * all + from] : __ddiv_rn(shared, (f64)equals);
+    given.weights[(u64)p * search.draws + draw] = __double2float_rn(weight);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // sum and climb: the gradient, and the step along it.
 // ---------------------------------------------------------------------------------------------------------------------
 
-struct Sum {
-    Searches search;
-    View<const f32> weights; // [P, draws]
-    View<f32> parts;         // [P, slices, d₄]
-};
-
-__global__ void __launch_bounds__(64) sum(const __grid_constant__ Sum given) {
+template <bool SQUARED> __device__ __forceinline__ void sum_slice(const Sum& given) {
     const Searches& search = given.search;
     const u32 p = blockIdx.z, block = blockIdx.x * blockDim.x + threadIdx.x, from = blockIdx.y * SLICE;
     if (search.active[p] == 0 || block >= search.padded / 4) return;
     const u32 unit = search.unit[p], to = min(search.draws, from + SLICE);
-    float4 all = {};
-#pragma unroll 1
+    if ((u64)(p + 1) * search.draws > given.weights.len) __trap();
+    const f32* weights = given.weights.data + (u64)p * search.draws;
+    f32 all[4] = {}, squares[4] = {};
+    // Draws do not wait for each other: only their sums do.
+#pragma unroll 4
     for (u32 draw = from; draw < to; draw++) {
-        const f32 weight = given.weights[(u64)p * search.draws + draw];
-        if (weight == 0.0f) continue;
-        const float4 z = normals_of(search, p, unit, draw, block);
-        all.x = __fmaf_rn(weight, z.x, all.x), all.y = __fmaf_rn(weight, z.y, all.y);
-        all.z = __fmaf_rn(weight, z.z, all.z), all.w = __fmaf_rn(weight, z.w, all.w);
+        const f32 weight = __ldg(weights + draw);
+        const float4 z4 = normals_of(search, p, unit, draw, block);
+        const f32 z[4] = {z4.x, z4.y, z4.z, z4.w};
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) {
+            if (weight != 0.0f) all[e] = __fmaf_rn(weight, z[e], all[e]);
+            if (SQUARED && weight != 0.0f) squares[e] = __fmaf_rn(weight, __fmul_rn(z[e], z[e]), squares[e]);
+        }
     }
-    f32* part = &given.parts[((u64)p * gridDim.y + blockIdx.y) * search.padded + block * 4 + 3] - 3;
-    *reinterpret_cast<float4*>(part) = all;
+    const u64 at = ((u64)p * gridDim.y + blockIdx.y) * search.padded + block * 4 + 3;
+    *reinterpret_cast<float4*>(&given.parts[at] - 3) = make_float4(all[0], all[1], all[2], all[3]);
+    if (SQUARED) *reinterpret_cast<float4*>(&given.squares[at] - 3) = make_float4(squares[0], squares[1], squares[2], squares[3]);
+}
+
+__global__ void __launch_bounds__(64) sum(const __grid_constant__ Sum given) {
+    if (given.squares) sum_slice<true>(given);
+    else sum_slice<false>(given);
+}
+
+// Where the blocks of a member meet: the last of them adds up what all moved, in order.
+struct Arrivals {
+    View<f64> lengths; // [P, blocks] squares of what each moved
+    View<u32> count;   // [P]
+};
+
+// Whether all other blocks of this member have been here; each comes once.
+__device__ __forceinline__ bool is_last(const Arrivals& arrivals, u32 p, f64 squares) {
+    __shared__ u32 last;
+    if (threadIdx.x == 0) {
+        arrivals.lengths[(u64)p * gridDim.x + blockIdx.x] = squares;
+        __threadfence();
+        last = atomicAdd(&arrivals.count[p], 1) == gridDim.x - 1;
+        if (last) arrivals.count[p] = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
+
+// The length of the whole move; every thread gets it.
+__device__ __forceinline__ f64 whole_length(const Arrivals& arrivals, u32 p, double* scratch) {
+    double mine = 0.0;
+    for (u32 i = threadIdx.x; i < gridDim.x; i += 256) mine += __ldcg(&arrivals.lengths[(u64)p * gridDim.x + i]);
+    return sqrt(block_sum(mine, scratch));
+}
+
+// A member is a generation further.
+__device__ __forceinline__ void report_move(const Searches& search, const View<f64>& reports, u32 p, u32 unit, f64 length) {
+    search.unit[p] = unit + 1;
+    f64* report = &reports[(u64)p * REPORT + REPORT - 1] - (REPORT - 1);
+    report[0] = (f64)(unit + 1), report[1] = length;
+    if (!account::is_finite(length)) report[2] = (f64)(unit + 1), search.active[p] = 0;
 }
 
 struct Climb {
     Searches search;
+    Arrivals arrivals;
     View<const f32> parts; // [P, slices, d₄]
     View<const f32> rates; // [P, RATES] of generation g at g % RATES
     View<f32> middle;      // [P, d₄]
     View<f32> first;       // Adam's moments
     View<f32> second;
-    View<u32> steps;       // [P] of Adam
+    View<f64> numbers;     // [P, NUMBERS] steps of Adam
     View<f64> report;      // [P, REPORT] generations done, the length of the last move, the generation that failed or 0
     u32 slices;
     f32 beta1;
@@ -424,24 +565,44 @@ __device__ __forceinline__ f64 whole_power(f64 x, u32 n) {
     }
 }
 
+// Whether a parameter is a bias.
+__device__ __forceinline__ bool is_bias(const Searches& search, u32 j) {
+    const u32 widths[4] = {search.features + OBSERVED, search.hidden[0], search.hidden[1], search.outputs};
+#pragma unroll
+    for (u32 l = 0; l < 3; l++) {
+        const u32 weights = widths[l] * widths[l + 1];
+        if (j < weights) return false;
+        j -= weights;
+        if (j < widths[l + 1]) return true;
+        j -= widths[l + 1];
+    }
+    return true;
+}
+
+__device__ __forceinline__ f32 add_slices(const f32* part, u32 slices, u32 padded, f32 scale) {
+    f32 sum = 0.0f;
+#pragma unroll 8
+    for (u32 slice = 0; slice < slices; slice++) sum = __fmaf_rn(scale, __ldg(part + (u64)slice * padded), sum);
+    return sum;
+}
+
 __global__ void __launch_bounds__(256) climb(const __grid_constant__ Climb given) {
     __shared__ double scratch[8];
     const Searches& search = given.search;
-    const u32 p = blockIdx.x, unit = search.unit[p], step = given.steps[p] + 1;
+    const u32 p = blockIdx.y, unit = search.unit[p], step = (u32)given.numbers[(u64)p * NUMBERS] + 1;
     if (search.active[p] == 0) return;
     const f32 rate = given.rates[(u64)p * RATES + unit % RATES];
     const f32 first_left = __double2float_rn(__dsub_rn(1.0, whole_power((f64)given.beta1, step)));
     const f32 second_left = __double2float_rn(__dsub_rn(1.0, whole_power((f64)given.beta2, step)));
-    const f32 scale = __fdiv_rn(1.0f, __fmul_rn((f32)(2 * search.draws), search.sigma[p]));
+    const f32 scale = __fdiv_rn(1.0f, __fmul_rn((f32)search.individuals, search.sigma[p]));
     const f32 first_new = __fsub_rn(1.0f, given.beta1), second_new = __fsub_rn(1.0f, given.beta2);
     const u64 own = (u64)p * search.padded;
     if (own + search.padded > given.middle.len || own * given.slices + (u64)given.slices * search.padded > given.parts.len) __trap();
     double squares = 0.0;
-    for (u32 j = threadIdx.x; j < search.parameters; j += 256) {
-        const f32* part = given.parts.data + own * given.slices + j;
-        f32 sum = 0.0f;
-#pragma unroll 8
-        for (u32 slice = 0; slice < given.slices; slice++) sum = __fadd_rn(sum, __ldg(part + (u64)slice * search.padded));
+    const u32 j = blockIdx.x * 256 + threadIdx.x;
+    if (j < search.parameters) {
+        const f32 by = search.rank > 1 && !is_bias(search, j) ? search.scale : 1.0f;
+        const f32 sum = add_slices(given.parts.data + own * given.slices + j, given.slices, search.padded, by);
         const f32 g = __fmul_rn(sum, scale), x = given.middle.data[own + j];
         const f32 first = __fadd_rn(__fmul_rn(given.beta1, given.first[own + j]), __fmul_rn(first_new, g));
         const f32 second = __fadd_rn(__fmul_rn(given.beta2, given.second[own + j]), __fmul_rn(__fmul_rn(second_new, g), g));
@@ -449,12 +610,153 @@ __global__ void __launch_bounds__(256) climb(const __grid_constant__ Climb given
         const f32 along = __fdiv_rn(__fdiv_rn(first, first_left), root);
         const f32 moved = __fmul_rn(rate, __fsub_rn(along, __fmul_rn(given.decay, x)));
         given.first[own + j] = first, given.second[own + j] = second, given.middle.data[own + j] = __fadd_rn(x, moved);
-        squares += (double)moved * (double)moved;
+        squares = (double)moved * (double)moved;
     }
-    const double length = sqrt(block_sum(squares, scratch));
+    if (!is_last(given.arrivals, p, block_sum(squares, scratch))) return;
+    const f64 length = whole_length(given.arrivals, p, scratch);
     if (threadIdx.x != 0) return;
-    search.unit[p] = unit + 1, given.steps[p] = step;
-    f64* report = &given.report[(u64)p * REPORT + REPORT - 1] - (REPORT - 1);
-    report[0] = (f64)(unit + 1), report[1] = length;
-    if (!account::is_finite(length)) report[2] = (f64)(unit + 1), search.active[p] = 0;
+    given.numbers[(u64)p * NUMBERS] = (f64)step;
+    report_move(search, given.report, p, unit, length);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// fold and spread: distributions with a deviation for each parameter.
+// ---------------------------------------------------------------------------------------------------------------------
+
+// How deviations move; another number is the way of the cross-entropy method.
+constexpr u32 SEP_CMA = 1;
+constexpr u32 SNES = 2;
+
+struct Spread {
+    Searches search;
+    Arrivals arrivals;
+    View<const f32> parts;     // [P, slices, d₄]
+    View<const f32> squares;   // [P, slices, d₄]
+    View<const f32> weights;   // [P, draws]
+    View<const u32> alike;     // [P]
+    View<f32> sums;            // [2, P, d₄] of all draws: normals, and their squares
+    View<f64> paths;           // [P, blocks] squares of the path of σ
+    View<f32> total;           // [P] of the weights
+    View<f32> middle;          // [P, d₄]
+    View<f32> deviation;       // [P, d₄]
+    View<f32> variance;        // [P, d₄] of sep-CMA-ES, as is what follows
+    View<f32> path;            // [P, d₄]
+    View<f32> sigma_path;      // [P, d₄]
+    View<f64> numbers;         // [P, NUMBERS] σ and generation
+    View<f64> report;          // [P, REPORT] as `Climb` has it
+    u32 slices;
+    u32 algorithm;             // SEP_CMA, SNES or 3
+    f64 effective;             // constants of sep_cma.rs
+    f64 path_rate;
+    f64 rank_one;
+    f64 rank_many;
+    f64 sigma_rate;
+    f64 damping;
+    f64 length;
+    f32 rate;                  // of deviations (snes.rs and cem.rs)
+};
+
+// Whether there is no direction, because all are equally fit.
+__device__ __forceinline__ bool stays(const Spread& given, u32 p) { return given.algorithm != SNES && given.alike[p] != 0; }
+
+__global__ void __launch_bounds__(256) fold(const __grid_constant__ Spread given) {
+    __shared__ double scratch[8];
+    const Searches& search = given.search;
+    const u32 p = blockIdx.y, j = blockIdx.x * 256 + threadIdx.x, padded = search.padded;
+    if (search.active[p] == 0 || stays(given, p)) return;
+    const u64 own = (u64)p * padded, all = given.sums.len / 2;
+    if (given.algorithm == SNES && j == 0) {
+        // 0 but for rounding, in the order of the draws.
+        f32 total = 0.0f;
+#pragma unroll 8
+        for (u32 draw = 0; draw < search.draws; draw++) total = __fadd_rn(total, given.weights[(u64)p * search.draws + draw]);
+        given.total[p] = total;
+    }
+    double far = 0.0;
+    if (j < search.parameters) {
+        if ((own + padded) * given.slices > given.parts.len || (own + padded) * given.slices > given.squares.len) __trap();
+        const f32 z = add_slices(given.parts.data + own * given.slices + j, given.slices, padded, 1.0f);
+        given.sums[own + j] = z;
+        given.sums[all + own + j] = add_slices(given.squares.data + own * given.slices + j, given.slices, padded, 1.0f);
+        if (given.algorithm == SEP_CMA) {
+            const f64 left = __dsub_rn(2.0, given.sigma_rate);
+            const f32 push = __double2float_rn(__dsqrt_rn(__dmul_rn(__dmul_rn(given.sigma_rate, left), given.effective)));
+            const f32 keep = __double2float_rn(__dsub_rn(1.0, given.sigma_rate));
+            const f32 path = __fadd_rn(__fmul_rn(keep, given.sigma_path[own + j]), __fmul_rn(push, z));
+            given.sigma_path[own + j] = path;
+            far = (double)path * (double)path;
+        }
+    }
+    far = block_sum(far, scratch);
+    if (threadIdx.x == 0) given.paths[(u64)p * gridDim.x + blockIdx.x] = far;
+}
+
+__device__ __forceinline__ f32 within(f32 x, f32 least, f32 most) { return x < least ? least : x > most ? most : x; }
+
+// What sep-CMA-ES decides by the path of σ.
+struct CmaTerms {
+    f64 far;
+    f32 push, keep, kept, one, many;
+
+    __device__ __forceinline__ CmaTerms(const Spread& given, u32 p, f64 found) : far(found) {
+        const f64 path_rate = given.path_rate, d = (f64)given.search.parameters;
+        const u32 generation = (u32)given.numbers[(u64)p * NUMBERS + 1] + 1;
+        const f64 begun = __dsqrt_rn(__dsub_rn(1.0, whole_power(__dsub_rn(1.0, given.sigma_rate), 2 * (generation + 1))));
+        const bool is_short = far / begun < (1.4 + 2.0 / (d + 1.0)) * given.length;
+        const f64 path = __dmul_rn(path_rate, __dsub_rn(2.0, path_rate));
+        push = is_short ? __double2float_rn(__dsqrt_rn(__dmul_rn(path, given.effective))) : 0.0f;
+        keep = __double2float_rn(__dsub_rn(1.0, path_rate));
+        const f64 missing = is_short ? 0.0 : path;
+        kept = __double2float_rn(
+            __dsub_rn(__dsub_rn(__dadd_rn(1.0, __dmul_rn(given.rank_one, missing)), given.rank_one), given.rank_many));
+        one = __double2float_rn(given.rank_one), many = __double2float_rn(given.rank_many);
+    }
+};
+
+__global__ void __launch_bounds__(256) spread(const __grid_constant__ Spread given) {
+    __shared__ double scratch[8];
+    const Searches& search = given.search;
+    const u32 p = blockIdx.y, unit = search.unit[p], j = blockIdx.x * 256 + threadIdx.x;
+    if (search.active[p] == 0) return;
+    const bool moves = !stays(given, p);
+    const u64 own = (u64)p * search.padded, all = given.sums.len / 2;
+    double far = 0.0;
+    for (u32 i = threadIdx.x; moves && i < gridDim.x; i += 256) far += given.paths[(u64)p * gridDim.x + i];
+    const CmaTerms terms(given, p, sqrt(block_sum(far, scratch)));
+    double squares = 0.0;
+    if (moves && j < search.parameters) {
+        const f32 z = given.sums[own + j], z2 = given.sums[all + own + j], deviation = given.deviation[own + j];
+        const f32 step = __fmul_rn(deviation, z);
+        const f32 moved = given.algorithm == SEP_CMA ? __fmul_rn(search.sigma[p], step) : step;
+        given.middle[own + j] = __fadd_rn(given.middle[own + j], moved);
+        squares = (double)moved * (double)moved;
+        if (given.algorithm == SEP_CMA) {
+            const f32 path = __fadd_rn(__fmul_rn(terms.keep, given.path[own + j]), __fmul_rn(terms.push, step));
+            given.path[own + j] = path;
+            const f32 spread = __fmul_rn(__fmul_rn(deviation, deviation), z2);
+            const f32 first = __fadd_rn(__fmul_rn(terms.kept, given.variance[own + j]), __fmul_rn(__fmul_rn(terms.one, path), path));
+            const f32 variance = __fadd_rn(within(__fadd_rn(first, __fmul_rn(terms.many, spread)), 0.0f, 1e8f), 1e-8f);
+            given.variance[own + j] = variance, given.deviation[own + j] = __fsqrt_rn(variance);
+        } else if (given.algorithm == SNES) {
+            const f32 by = expf(__fmul_rn(given.rate, __fsub_rn(z2, given.total[p])));
+            given.deviation[own + j] = within(__fmul_rn(deviation, by), 1e-12f, 1e8f);
+        } else {
+            const f32 found = __fmul_rn(deviation, __fsqrt_rn(z2 > 0.0f ? z2 : 0.0f));
+            const f32 kept = __fmul_rn(__fsub_rn(1.0f, given.rate), deviation);
+            given.deviation[own + j] = within(__fadd_rn(kept, __fmul_rn(given.rate, found)), 1e-12f, 1e8f);
+        }
+    }
+    if (!is_last(given.arrivals, p, block_sum(squares, scratch))) return;
+    const f64 length = whole_length(given.arrivals, p, scratch);
+    if (threadIdx.x != 0) return;
+    if (given.algorithm == SEP_CMA) {
+        f64* numbers = &given.numbers[(u64)p * NUMBERS + NUMBERS - 1] - (NUMBERS - 1);
+        numbers[1] += 1.0;
+        if (moves) {
+            const f64 sigma = numbers[0] * exp(given.sigma_rate / given.damping * (terms.far / given.length - 1.0));
+            numbers[0] = sigma < 1e-12 ? 1e-12 : sigma > 1e8 ? 1e8 : sigma;
+            search.sigma[p] = __double2float_rn(numbers[0]);
+        }
+    }
+    report_move(search, given.report, p, unit, moves ? length : 0.0);
 }

@@ -339,7 +339,7 @@ impl Learner for Evolve {
         let Spec { configs, hypers, generations, .. } = &self.spec;
         let shape = |at: usize| {
             let Hypers { algorithm, rank, n_envs, n_steps, population, actions, .. } = hypers[at];
-            (algorithm.sides(), rank, n_envs, n_steps, population, actions, generations[at])
+            (algorithm, rank, n_envs, n_steps, population, actions, generations[at])
         };
         let same = |c: &usize| {
             configs[*c].net == configs[config].net

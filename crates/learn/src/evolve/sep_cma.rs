@@ -26,22 +26,27 @@ pub struct SepCma {
 }
 
 /// What follows from the number of parameters and of individuals.
-#[derive(Debug, Clone)]
-struct Constants {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Constants {
     /// `[individuals]` from the fittest on.
-    weights: Vec<f64>,
+    pub(super) weights: Vec<f64>,
     /// How many individuals the weights are worth.
-    effective: f64,
-    path_rate: f64,
-    rank_one: f64,
-    rank_many: f64,
-    sigma_rate: f64,
-    damping: f64,
+    pub(super) effective: f64,
+    pub(super) path_rate: f64,
+    pub(super) rank_one: f64,
+    pub(super) rank_many: f64,
+    pub(super) sigma_rate: f64,
+    pub(super) damping: f64,
     /// Expected length of a normal vector.
-    length: f64,
+    pub(super) length: f64,
 }
 
 impl Constants {
+    /// As sep-CMA-ES has them.
+    pub(super) fn separable(parameters: usize, individuals: usize) -> Constants {
+        Constants::new(parameters, individuals, (parameters as f64 + 2.0) / 3.0)
+    }
+
     /// `faster` is how many times the rates of the covariance are those of CMA-ES.
     fn new(parameters: usize, individuals: usize, faster: f64) -> Constants {
         let (d, n) = (parameters as f64, individuals as f64);
@@ -69,8 +74,8 @@ impl Constants {
 impl SepCma {
     /// Around a middle, for so many individuals a generation.
     pub fn new(mean: Vec<f32>, sigma: f32, individuals: usize) -> SepCma {
-        let d = mean.len();
-        SepCma::with(mean, sigma, Constants::new(d, individuals, (d as f64 + 2.0) / 3.0))
+        let constants = Constants::separable(mean.len(), individuals);
+        SepCma::with(mean, sigma, constants)
     }
 
     /// With the rates of the covariance that CMA-ES has.

@@ -23,18 +23,23 @@ pub struct Snes {
 impl Snes {
     /// Around a middle, for so many individuals a generation.
     pub fn new(mean: Vec<f32>, sigma: f32, individuals: usize) -> Snes {
-        let n = individuals as f64;
-        let raw: Vec<f64> = (1..=individuals).map(|i| ((n / 2.0 + 1.0).ln() - (i as f64).ln()).max(0.0)).collect();
-        let sum: f64 = raw.iter().sum();
-        let d = mean.len() as f64;
-        Snes {
-            utilities: raw.into_iter().map(|u| u / sum - 1.0 / n).collect(),
-            rate: (3.0 + d.ln()) / (5.0 * d.sqrt()),
-            deviation: vec![sigma; mean.len()],
-            mean,
-            moved: 0.0,
-        }
+        let (utilities, rate) = (utilities(individuals), rate(mean.len()));
+        Snes { utilities, rate, deviation: vec![sigma; mean.len()], mean, moved: 0.0 }
     }
+}
+
+/// `[individuals]` what they count, from the fittest on.
+pub(super) fn utilities(individuals: usize) -> Vec<f64> {
+    let n = individuals as f64;
+    let raw: Vec<f64> = (1..=individuals).map(|i| ((n / 2.0 + 1.0).ln() - (i as f64).ln()).max(0.0)).collect();
+    let sum: f64 = raw.iter().sum();
+    raw.into_iter().map(|u| u / sum - 1.0 / n).collect()
+}
+
+/// How fast deviations of so many parameters move.
+pub(super) fn rate(parameters: usize) -> f64 {
+    let d = parameters as f64;
+    (3.0 + d.ln()) / (5.0 * d.sqrt())
 }
 
 impl Strategy for Snes {

@@ -355,8 +355,8 @@ impl EvolveTraining {
 
     /// Sets the middle of a distribution.
     pub(super) fn plant(&mut self, at: usize, middle: &[f32]) {
-        let none = vec![0.0; middle.len()];
-        let state = State { numbers: vec![0.0; 2], arrays: vec![middle.to_vec(), none.clone(), none] };
+        let mut state = self.members[at].search.state();
+        state.arrays[0] = middle.to_vec();
         assert!(self.members[at].search.restore(&state));
         self.send_member(at).unwrap();
     }

@@ -1,20 +1,23 @@
-//! OpenAI-ES on a card, all weights drawn: generations (look, trade, rank, sum, climb) stay there, in one captured
-//! graph. The host enqueues as many as it wants and reads behind the last of them how far each member came.
+//! Searches on a card: generations (look, trade, rank, sum, and the move of the distribution) stay there, in one
+//! captured graph. The host enqueues as many as it wants and reads behind the last of them how far each member came.
 //!
-//! The kernels of `evolve.cu` are for policies with two hidden layers of 64 that may compute in bf16; [`fits`] says
-//! whether a config is one. Other configs evolve on the processor. Mean, moments and counters lie on the card while it
-//! works, and come and go as a [`State`], so that a snapshot is what it is on a processor.
+//! The kernels of `evolve.cu` are for policies with two hidden layers of 64 whose weights are all drawn, those of
+//! `evolve_low_rank.cu` for individuals of low rank with two hidden layers of at most 256, on Hopper; both compute in
+//! bf16, and [`fits`] says whether a config is for them. Other configs evolve on the processor. What a distribution is
+//! lies on the card while it works, and comes and goes as a [`State`], so that a snapshot is what it is on a processor.
 
 mod arguments;
 #[cfg(test)]
 mod tests;
 
+use super::low_rank::Factors;
+use super::sep_cma::Constants;
 use super::stack::Stack;
 use super::strategy::{SLICE, State};
-use super::{Algorithm, Evolve, Fitness, Hypers};
+use super::{Algorithm, Evolve, Fitness, Hypers, cem, snes};
 use crate::MemberKey;
-use crate::ppo::{Actions, episode_table, episode_table_bytes};
-use arguments::{Climb, Look, Rank, Searches, Sum, Trade};
+use crate::ppo::{Actions, EpisodeTable, episode_table, episode_table_bytes};
+use arguments::{Arrivals, Climb, Look, Rank, Searches, Spread, Sum, Trade};
 use compute::cuda::{Array, Context, Graph, Grid, Image, Kernel, Module, Plain, Slab, Stream};
 use compute::population::{Optimiser, Precision, Scale};
 use compute::{Error, Net, Result, Tables, image};
@@ -23,24 +26,56 @@ use std::ops::Range;
 use std::sync::Arc;
 
 static EVOLVE: Image = image!("evolve");
+static LOW_RANK: Image = image!("evolve_low_rank", (9, 0), "sm_90a");
 
-/// As `evolve.cu` has them.
+/// As `evolve.cuh` has them.
 const RATES: usize = 256;
 const SPAN: usize = 3;
 const TALLY: usize = 3;
 const REPORT: usize = 3;
+const NUMBERS: usize = 2;
 
 /// Accounts that a warp takes through the net, the width of its hidden layers, and warps of an individual at most.
 const ROWS: usize = 16;
 const HIDDEN: usize = 64;
 const WARPS: usize = 4;
 
+/// Accounts of an individual whose actions have a lane each, at most, and how many blocks a multiprocessor may have so
+/// that they wait rather for a step than for each other.
+const QUICK: usize = 10;
+const QUICK_BLOCKS: usize = 2;
+
+/// Of `evolve_low_rank.cu`: the cards it is for, the widths of hidden layers with steps of 16 inputs, rows of a tile
+/// and tiles of a block, and accounts of an individual in a tile, at most.
+const HOPPER: (u32, u32) = (9, 0);
+const WIDTHS: [(usize, &[usize]); 3] = [(64, &[2, 5, 8]), (128, &[5, 8]), (256, &[4, 5])];
+const TILE: usize = 64;
+const TILES: usize = 2;
+const SEATS: usize = 32;
+/// Factors of a tile, inputs of a part of a sum, and the memory that is there before any is asked for.
+const OWN: usize = 8;
+const INPUTS: usize = 64;
+const STATIC: usize = 128;
+
+/// Threads of the kernels that move a distribution; each has a parameter.
+const MOVERS: usize = 256;
+
 /// Arrays in the slab, at most: each begins on a border of 256 bytes.
-const ARRAYS: usize = 24;
+const ARRAYS: usize = 40;
+
+/// Whose weights individuals have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// All their own; two hidden layers of 64.
+    Dense,
+    /// The middle's and factors of their own, for layers up to this width, with so many rows of a tile for accounts.
+    LowRank { width: usize, seats: usize },
+}
 
 /// How `trade` is laid out for a net.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
+    kind: Kind,
     /// Steps of 16 inputs that it is compiled for.
     steps: usize,
     threads: u32,
@@ -63,12 +98,33 @@ pub(super) fn fits(context: &Context, evolve: &Evolve, kind: usize) -> Option<Sh
 pub(super) fn shape(context: &Context, net: &Net, stack: &Stack, hypers: &Hypers) -> Option<Shape> {
     let [row, shown] = net.inputs.as_slice() else { return None };
     let [first, second, _] = stack.layers.as_slice() else { return None };
-    let small = first.outputs == HIDDEN && second.outputs == HIDDEN && stack.outputs() <= 3;
     let read = !row.dense && shown.dense && shown.features == OBSERVED;
-    if hypers.algorithm != Algorithm::OpenAi || hypers.rank > 0 || !small || !read {
+    if stack.outputs() > 3 || !read {
         return None;
     }
     let column = row.features.next_multiple_of(8);
+    let widest = first.outputs.max(second.outputs);
+    let room = context.gpu().shared as usize;
+    let made = |kind: Kind, steps: usize, threads: usize, shared: usize| {
+        let (threads, shared) = (threads as u32, shared as u32);
+        Shape { kind, steps, threads, shared, features: row.features, column }
+    };
+    if hypers.rank > 0 {
+        let (rank, envs) = (hypers.rank as usize, hypers.n_envs as usize);
+        // The draws of a tile have no more factors than there are columns for them.
+        let seats = envs.min(SEATS).next_power_of_two().max((TILE / 2 / OWN * rank).next_power_of_two());
+        let (width, all) = WIDTHS.into_iter().find(|(width, _)| widest <= *width)?;
+        let steps = *all.iter().find(|steps| **steps * ROWS >= column + OBSERVED)?;
+        // As `Room` of `evolve_low_rank.cu` has it.
+        let common = (steps * 16 + width + OWN) * width * 2 + (2 * width + OWN) * 4;
+        let tile = (steps * 16 + 2 * width) * OWN * 2 + 2 * OWN * (2 * width + OWN) * 2;
+        let shared = common + TILES * tile;
+        let fits = context.gpu().capability == HOPPER && seats <= SEATS && shared + STATIC <= room;
+        return fits.then(|| made(Kind::LowRank { width, seats }, steps, TILES * 128, shared));
+    }
+    if first.outputs != HIDDEN || second.outputs != HIDDEN {
+        return None;
+    }
     let steps = [2, 5, 8].into_iter().find(|steps| steps * ROWS >= column + OBSERVED)?;
     // As `warp_mlp.cuh` lays them out.
     let slab = |rows: usize| rows * 32 + 32;
@@ -76,8 +132,7 @@ pub(super) fn shape(context: &Context, net: &Net, stack: &Stack, hypers: &Hypers
     let weights = (steps + hidden) * slab(HIDDEN) + hidden * slab(8) + ((2 * HIDDEN + 8) * 4).next_multiple_of(32);
     let warps = (hypers.n_envs as usize).div_ceil(ROWS).min(WARPS);
     let shared = 2 * weights + 2 * warps * 2 * steps * slab(ROWS);
-    let fits = shared <= context.gpu().shared as usize;
-    fits.then_some(Shape { steps, threads: 64 * warps as u32, shared: shared as u32, features: row.features, column })
+    (shared <= room).then(|| made(Kind::Dense, steps, 64 * warps, shared))
 }
 
 /// How much there is of everything.
@@ -86,32 +141,48 @@ struct Sizes {
     p: usize,
     parameters: usize,
     padded: usize,
+    /// Blocks of four numbers of a draw.
+    blocks: usize,
     draws: usize,
+    individuals: usize,
     slices: usize,
     accounts: usize,
     steps: usize,
+    /// Blocks of threads that move a distribution.
+    movers: usize,
+    algorithm: Algorithm,
 }
 
 impl Sizes {
     fn new(evolve: &Evolve, kind: usize, members: usize) -> Sizes {
-        let (hypers, parameters) = (&evolve.spec.hypers[kind], evolve.stacks[kind].parameters);
-        let draws = hypers.draws() as usize;
+        let (hypers, stack) = (&evolve.spec.hypers[kind], &evolve.stacks[kind]);
+        let (draws, parameters) = (hypers.draws() as usize, stack.parameters);
         Sizes {
             p: members,
             parameters,
             padded: parameters.next_multiple_of(4),
+            blocks: hypers.numbers(stack).div_ceil(4),
             draws,
+            individuals: draws * hypers.algorithm.sides(),
             slices: draws.div_ceil(SLICE),
             accounts: hypers.n_envs as usize,
             steps: hypers.n_steps as usize,
+            movers: parameters.div_ceil(MOVERS),
+            algorithm: hypers.algorithm,
         }
     }
 
     /// Bytes of everything but the table of prices, borders included.
     fn bytes(&self, shape: &Shape) -> u64 {
-        let Sizes { p, padded, draws, slices, accounts, steps, .. } = *self;
-        let doubles = p * (2 * draws * (1 + TALLY * accounts) + REPORT);
-        let words = p * (8 + 2 * shape.features + SPAN * accounts + (3 + slices) * padded + draws + RATES);
+        let Sizes { p, padded, draws, individuals, slices, accounts, steps, movers, algorithm, .. } = *self;
+        let (arrays, sums) = match algorithm {
+            Algorithm::OpenAi => (3, 1),
+            Algorithm::SepCma => (5 + 2, 2),
+            Algorithm::Snes | Algorithm::Cem => (2 + 2, 2),
+        };
+        let ranks = if algorithm == Algorithm::OpenAi { 0 } else { 2 * individuals + 1 };
+        let doubles = p * (individuals * (1 + TALLY * accounts) + REPORT + NUMBERS + 2 * movers + ranks);
+        let words = p * (10 + 2 * shape.features + SPAN * accounts + (arrays + sums * slices) * padded + draws + RATES);
         (8 * doubles + 4 * words + 2 * p * steps * accounts * shape.column + 256 * ARRAYS) as u64
     }
 }
@@ -129,20 +200,61 @@ pub(super) struct Done {
     pub(super) failed: Option<u32>,
 }
 
+/// A kernel with what it is launched with.
+type Launch<A> = (Kernel<A>, Grid, A);
+
+/// What moves a distribution.
+enum Mover {
+    Climb(Launch<Climb>),
+    /// `fold`, then `spread`.
+    Spread(Kernel<Spread>, Launch<Spread>),
+}
+
 /// Members on a card.
 pub(super) struct Card {
     stream: Stream,
     sizes: Sizes,
     search: Searches,
-    look: (Kernel<Look>, Grid, Look),
-    trade: (Kernel<Trade>, Grid, Trade),
-    rank: (Kernel<Rank>, Grid, Rank),
-    sum: (Kernel<Sum>, Grid, Sum),
-    climb: (Kernel<Climb>, Grid, Climb),
+    look: Launch<Look>,
+    trade: Launch<Trade>,
+    /// How fit individuals are, where `trade` does not say it.
+    fit: Option<(Kernel<Trade>, Grid)>,
+    rank: Launch<Rank>,
+    sum: Launch<Sum>,
+    mover: Mover,
+    /// What a distribution is, as a [`State`] has it: `[arrays][P, d₄]`, `[P, NUMBERS]`, and `[P, REPORT]`.
+    arrays: Vec<Array<f32>>,
+    numbers: Array<f64>,
+    report: Array<f64>,
+    rates: Array<f32>,
     /// What is replayed, once it has run without.
     graph: Option<Graph>,
     /// `[P]` generations whose rates are on the card.
     rated: Vec<Range<u32>>,
+}
+
+/// Memory on a card.
+struct Memory<'a> {
+    slab: &'a mut Slab,
+    stream: &'a Stream,
+}
+
+impl Memory<'_> {
+    fn put<T: Plain>(&mut self, from: &[T]) -> Result<Array<T>> {
+        let made = self.slab.array(from.len())?;
+        made.put(self.stream, from)?;
+        Ok(made)
+    }
+
+    fn zeros<T: Plain>(&mut self, len: usize) -> Result<Array<T>> {
+        let made = self.slab.array(len)?;
+        made.fill(self.stream, 0)?;
+        Ok(made)
+    }
+}
+
+fn grid(blocks: [usize; 3], threads: u32, shared: u32) -> Grid {
+    Grid { blocks: blocks.map(|n| n as u32), threads: [threads, 1, 1], shared }
 }
 
 impl Card {
@@ -157,72 +269,85 @@ impl Card {
     ) -> Result<Card> {
         let stream = Stream::new(context)?;
         let (sizes, hypers) = (Sizes::new(evolve, kind, keys.len()), &evolve.spec.hypers[kind]);
-        let Sizes { p, padded, draws, slices, accounts, steps, .. } = sizes;
+        let Sizes { p, padded, draws, individuals, slices, accounts, steps, algorithm, .. } = sizes;
         let table = episode_table(context, &stream, &evolve.folds, hypers.n_steps)?;
         let mut slab = context.slab(sizes.bytes(&shape))?;
-        let search = searches(&mut slab, &stream, evolve, kind, keys, &sizes, &shape)?;
-        let s = &mut slab;
-        let (mean, inverse) = scales(evolve, kind, keys, shape.features);
-        let (rows, map) = tables.array(0)?;
-        let look = Look {
-            table: table.clone(),
-            search: search.clone(),
-            rows,
-            map,
-            mean: put(s, &stream, &mean)?,
-            inverse: put(s, &stream, &inverse)?,
-            spans: zeros(s, &stream, p * accounts * SPAN)?,
-            seen: zeros(s, &stream, p * steps * accounts * shape.column)?,
-            stride: tables.stride(0) as u32,
-        };
+        let m = &mut Memory { slab: &mut slab, stream: &stream };
+        let search = searches(m, evolve, kind, keys, &sizes, &shape)?;
+        let look = look(m, evolve, kind, keys, tables, &shape, &search, table.clone())?;
+        let arrays: Vec<Array<f32>> = (0..arrays_of(algorithm)).map(|_| m.zeros(p * padded)).collect::<Result<_>>()?;
+        let mirrored = algorithm == Algorithm::OpenAi;
         let trade = Trade {
             table,
             search: search.clone(),
-            middle: zeros(s, &stream, p * padded)?,
+            middle: arrays[0].clone(),
+            deviation: (!mirrored).then(|| arrays[deviation_of(algorithm)].clone()),
             spans: look.spans.clone(),
             seen: look.seen.clone(),
-            tallies: zeros(s, &stream, p * 2 * draws * accounts * TALLY)?,
-            fitness: zeros(s, &stream, p * 2 * draws)?,
+            tallies: m.zeros(p * individuals * accounts * TALLY)?,
+            fitness: m.zeros(p * individuals)?,
             asked: None,
         };
-        let rank =
-            Rank { search: search.clone(), fitness: trade.fitness.clone(), weights: zeros(s, &stream, p * draws)? };
+        let of_rank = (!mirrored).then(|| of_rank(algorithm, sizes.parameters, individuals));
+        let rank = Rank {
+            search: search.clone(),
+            fitness: trade.fitness.clone(),
+            of_rank: of_rank.as_ref().map(|of| m.put(&of.repeat(p))).transpose()?,
+            up_to: of_rank.as_ref().map(|of| m.put(&up_to(of).repeat(p))).transpose()?,
+            weights: m.zeros(p * draws)?,
+            alike: m.zeros(p)?,
+        };
         let sum = Sum {
             search: search.clone(),
             weights: rank.weights.clone(),
-            parts: zeros(s, &stream, p * slices * padded)?,
+            parts: m.zeros(p * slices * padded)?,
+            squares: if mirrored { None } else { Some(m.zeros(p * slices * padded)?) },
         };
-        let Optimiser { beta1, beta2, eps, decay, .. } = evolve.spec.configs[kind].recipe.optimiser;
-        let climb = Climb {
-            search: search.clone(),
-            parts: sum.parts.clone(),
-            rates: zeros(s, &stream, p * RATES)?,
-            middle: trade.middle.clone(),
-            first: zeros(s, &stream, p * padded)?,
-            second: zeros(s, &stream, p * padded)?,
-            steps: zeros(s, &stream, p)?,
-            report: zeros(s, &stream, p * REPORT)?,
-            slices: slices as u32,
-            beta1,
-            beta2,
-            eps,
-            decay,
-        };
+        let (numbers, report, rates) = (m.zeros(p * NUMBERS)?, m.zeros(p * REPORT)?, m.zeros(p * RATES)?);
         let module = Module::load(context, &EVOLVE)?;
-        let traded: Kernel<Trade> = module.kernel(&format!("trade_{}", shape.steps))?;
-        traded.allow_shared(shape.shared)?;
-        let grid = |blocks: [usize; 3], threads: u32, shared: u32| Grid {
-            blocks: blocks.map(|n| n as u32),
-            threads: [threads, 1, 1],
-            shared,
+        let movers = grid([sizes.movers, p, 1], MOVERS as u32, 0);
+        let mover = if mirrored {
+            let climb = climb(m, evolve, kind, &sizes, &search, &arrays, &sum, [&numbers, &report], &rates)?;
+            Mover::Climb((module.kernel("climb")?, movers, climb))
+        } else {
+            let spread = spread(m, &sizes, &search, &arrays, &rank, &sum, [&numbers, &report])?;
+            Mover::Spread(module.kernel("fold")?, (module.kernel("spread")?, movers, spread))
         };
+        let pairs = individuals.div_ceil(2);
+        let (traded, traded_grid, fit, summed, summed_grid) = match shape.kind {
+            Kind::Dense => {
+                let name = dense_kernel(context, hypers, &sizes, &shape);
+                let threads = if name == "quick" { 128 } else { shape.threads };
+                let traded: Kernel<Trade> = module.kernel(&format!("{name}_{}", shape.steps))?;
+                let summed = (module.kernel("sum")?, grid([padded.div_ceil(256), slices, p], 64, 0));
+                (traded, grid([pairs, p, 1], threads, shape.shared), None, summed.0, summed.1)
+            }
+            Kind::LowRank { width, seats } => {
+                let low = Module::load(context, &LOW_RANK)?;
+                let traded: Kernel<Trade> = low.kernel(&format!("low_rank_{width}_{}", shape.steps))?;
+                let tiles = draws.div_ceil(TILE / (2 * seats)) * accounts.div_ceil(SEATS);
+                let fit = (low.kernel("fit")?, grid([individuals.div_ceil(256), p, 1], 256, 0));
+                let layers = &evolve.stacks[kind].layers;
+                let parts = layers.iter().map(|layer| layer.inputs.div_ceil(INPUTS) + 1).sum();
+                let traded_grid = grid([tiles.div_ceil(TILES), p, 1], shape.threads, shape.shared);
+                let summed_grid = grid([parts, slices, p], 256, 0);
+                (traded, traded_grid, Some(fit), low.kernel("sum_factors")?, summed_grid)
+            }
+        };
+        traded.allow_shared(shape.shared)?;
         let seen = (steps * accounts * shape.column / 8).div_ceil(256);
+        let ranked = module.kernel(if mirrored { "rank" } else { "rank_each" })?;
         Ok(Card {
             look: (module.kernel("look")?, grid([seen, p, 1], 256, 0), look),
-            trade: (traded, grid([draws, p, 1], shape.threads, shape.shared), trade),
-            rank: (module.kernel("rank")?, grid([draws.div_ceil(8), p, 1], 256, 0), rank),
-            sum: (module.kernel("sum")?, grid([padded.div_ceil(256), slices, p], 64, 0), sum),
-            climb: (module.kernel("climb")?, grid([p, 1, 1], 256, 0), climb),
+            trade: (traded, traded_grid, trade),
+            fit,
+            rank: (ranked, grid([draws.div_ceil(8), p, 1], 256, 0), rank),
+            sum: (summed, summed_grid, sum),
+            mover,
+            arrays,
+            numbers,
+            report,
+            rates,
             stream,
             sizes,
             search,
@@ -251,7 +376,7 @@ impl Card {
                 }
             }
         }
-        let report = self.climb.2.report.get(&self.stream)?;
+        let report = self.report.get(&self.stream)?;
         let done = |[unit, _, failed]: &[f64; REPORT]| Done {
             unit: *unit as u32,
             failed: Some(*failed as u32).filter(|failed| *failed > 0),
@@ -260,12 +385,21 @@ impl Card {
     }
 
     fn generation(&self) -> Result<()> {
-        let Card { stream, look, trade, rank, sum, climb, .. } = self;
+        let Card { stream, look, trade, fit, rank, sum, mover, .. } = self;
         look.0.launch(stream, look.1, &look.2)?;
         trade.0.launch(stream, trade.1, &trade.2)?;
+        if let Some((fit, grid)) = fit {
+            fit.launch(stream, *grid, &trade.2)?;
+        }
         rank.0.launch(stream, rank.1, &rank.2)?;
         sum.0.launch(stream, sum.1, &sum.2)?;
-        climb.0.launch(stream, climb.1, &climb.2)
+        match mover {
+            Mover::Climb((climb, grid, given)) => climb.launch(stream, *grid, given),
+            Mover::Spread(fold, (spread, grid, given)) => {
+                fold.launch(stream, *grid, given)?;
+                spread.launch(stream, *grid, given)
+            }
+        }
     }
 
     fn put_rates(&mut self, units: impl Iterator<Item = u32>, rate: &impl Fn(usize, u32) -> f32) -> Result<()> {
@@ -274,42 +408,49 @@ impl Card {
             self.rated[at] = unit..unit + RATES as u32;
             self.rated[at].clone().for_each(|unit| rates[unit as usize % RATES] = rate(at, unit));
         }
-        self.climb.2.rates.put(&self.stream, &rates)
+        self.rates.put(&self.stream, &rates)
     }
 
     /// `[individuals]` how fit a member's were in the last generation.
     pub(super) fn fitness(&self, at: usize) -> Result<Vec<f64>> {
-        self.trade.2.fitness.part(at * 2 * self.sizes.draws, 2 * self.sizes.draws)?.get(&self.stream)
+        let all = self.sizes.individuals;
+        self.trade.2.fitness.part(at * all, all)?.get(&self.stream)
     }
 
-    /// A member's distribution, as [`super::OpenAi`] has it.
+    /// A member's distribution, as its [`super::Strategy`] has it.
     pub(super) fn state(&self, at: usize) -> Result<State> {
-        let Climb { middle, first, second, steps, report, .. } = &self.climb.2;
-        let (Sizes { parameters, padded, .. }, stream) = (self.sizes, &self.stream);
+        let (Sizes { parameters, padded, algorithm, .. }, stream) = (self.sizes, &self.stream);
         let own = |of: &Array<f32>| -> Result<Vec<f32>> {
             let mut own = of.part(at * padded, padded)?.get(stream)?;
             own.truncate(parameters);
             Ok(own)
         };
-        let (step, moved) = (steps.part(at, 1)?.get(stream)?[0], report.part(at * REPORT + 1, 1)?.get(stream)?[0]);
-        Ok(State { numbers: vec![f64::from(step), moved], arrays: vec![own(middle)?, own(first)?, own(second)?] })
+        let mut numbers = self.numbers.part(at * NUMBERS, NUMBERS)?.get(stream)?;
+        numbers.truncate(numbers_of(algorithm));
+        numbers.push(self.report.part(at * REPORT + 1, 1)?.get(stream)?[0]);
+        Ok(State { numbers, arrays: self.arrays.iter().map(own).collect::<Result<_>>()? })
     }
 
     /// Sets a member's distribution, its unit, and whether it goes on; false where it is no such state.
     pub(super) fn put(&self, at: usize, state: &State, unit: u32, active: bool) -> Result<bool> {
-        let Climb { middle, first, second, steps, report, .. } = &self.climb.2;
-        let (Sizes { parameters, padded, .. }, stream) = (self.sizes, &self.stream);
-        let ([step, moved], [a, b, c]) = (&state.numbers[..], &state.arrays[..]) else { return Ok(false) };
-        if [a, b, c].iter().any(|own| own.len() != parameters) {
+        let (Sizes { parameters, padded, algorithm, .. }, stream) = (self.sizes, &self.stream);
+        let Some((moved, numbers)) = state.numbers.split_last() else { return Ok(false) };
+        let sized = state.arrays.len() == self.arrays.len() && state.arrays.iter().all(|own| own.len() == parameters);
+        if numbers.len() != numbers_of(algorithm) || !sized {
             return Ok(false);
         }
-        for (to, from) in [(middle, a), (first, b), (second, c)] {
+        for (to, from) in self.arrays.iter().zip(&state.arrays) {
             to.part(at * padded, parameters)?.put(stream, from)?;
         }
-        steps.part(at, 1)?.put(stream, &[*step as u32])?;
+        if !numbers.is_empty() {
+            self.numbers.part(at * NUMBERS, numbers.len())?.put(stream, numbers)?;
+        }
+        if algorithm == Algorithm::SepCma {
+            self.search.sigma.part(at, 1)?.put(stream, &[numbers[0] as f32])?;
+        }
         self.search.unit.part(at, 1)?.put(stream, &[unit])?;
         self.search.active.part(at, 1)?.put(stream, &[u32::from(active)])?;
-        report.part(at * REPORT, REPORT)?.put(stream, &[f64::from(unit), *moved, 0.0])?;
+        self.report.part(at * REPORT, REPORT)?.put(stream, &[f64::from(unit), *moved, 0.0])?;
         Ok(true)
     }
 
@@ -319,9 +460,170 @@ impl Card {
     }
 }
 
+/// Arrays of a distribution, and which of them are deviations; numbers beside how far it moved last.
+fn arrays_of(algorithm: Algorithm) -> usize {
+    match algorithm {
+        Algorithm::OpenAi => 3,
+        Algorithm::SepCma => 5,
+        Algorithm::Snes | Algorithm::Cem => 2,
+    }
+}
+
+fn deviation_of(algorithm: Algorithm) -> usize {
+    if algorithm == Algorithm::SepCma { 2 } else { 1 }
+}
+
+fn numbers_of(algorithm: Algorithm) -> usize {
+    match algorithm {
+        Algorithm::OpenAi => 1,
+        Algorithm::SepCma => 2,
+        Algorithm::Snes | Algorithm::Cem => 0,
+    }
+}
+
+/// Which kernel individuals with weights of their own trade in; all give the same bits.
+fn dense_kernel(context: &Context, hypers: &Hypers, sizes: &Sizes, shape: &Shape) -> &'static str {
+    let blocks = sizes.p * sizes.individuals.div_ceil(2);
+    let few = blocks <= QUICK_BLOCKS * context.gpu().multiprocessors as usize;
+    let quick = few && sizes.accounts <= QUICK && hypers.actions == Actions::Discrete && shape.steps < 8;
+    if quick { "quick" } else { "trade" }
+}
+
+/// `[individuals]` what they count, from the fittest on.
+fn of_rank(algorithm: Algorithm, parameters: usize, individuals: usize) -> Vec<f64> {
+    match algorithm {
+        Algorithm::OpenAi => Vec::new(),
+        Algorithm::SepCma => Constants::separable(parameters, individuals).weights,
+        Algorithm::Snes => snes::utilities(individuals),
+        Algorithm::Cem => cem::weights(individuals),
+    }
+}
+
+/// `[individuals + 1]` how much they count up to each.
+fn up_to(of_rank: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0; of_rank.len() + 1];
+    for (at, weight) in of_rank.iter().enumerate() {
+        sums[at + 1] = sums[at] + weight;
+    }
+    sums
+}
+
+#[expect(clippy::too_many_arguments, reason = "all that a kernel takes, once")]
+fn look(
+    m: &mut Memory<'_>,
+    evolve: &Evolve,
+    kind: usize,
+    keys: &[MemberKey],
+    tables: &Tables,
+    shape: &Shape,
+    search: &Searches,
+    table: EpisodeTable,
+) -> Result<Look> {
+    let (mean, inverse) = scales(evolve, kind, keys, shape.features);
+    let (rows, map) = tables.array(0)?;
+    let accounts = keys.len() * evolve.spec.hypers[kind].n_envs as usize;
+    Ok(Look {
+        table,
+        search: search.clone(),
+        rows,
+        map,
+        mean: m.put(&mean)?,
+        inverse: m.put(&inverse)?,
+        spans: m.zeros(accounts * SPAN)?,
+        seen: m.zeros(accounts * evolve.spec.hypers[kind].n_steps as usize * shape.column)?,
+        stride: tables.stride(0) as u32,
+    })
+}
+
+#[expect(clippy::too_many_arguments, reason = "all that a kernel takes, once")]
+fn climb(
+    m: &mut Memory<'_>,
+    evolve: &Evolve,
+    kind: usize,
+    sizes: &Sizes,
+    search: &Searches,
+    arrays: &[Array<f32>],
+    sum: &Sum,
+    [numbers, report]: [&Array<f64>; 2],
+    rates: &Array<f32>,
+) -> Result<Climb> {
+    let Optimiser { beta1, beta2, eps, decay, .. } = evolve.spec.configs[kind].recipe.optimiser;
+    Ok(Climb {
+        search: search.clone(),
+        arrivals: arrivals(m, sizes)?,
+        parts: sum.parts.clone(),
+        rates: rates.clone(),
+        middle: arrays[0].clone(),
+        first: arrays[1].clone(),
+        second: arrays[2].clone(),
+        numbers: numbers.clone(),
+        report: report.clone(),
+        slices: sizes.slices as u32,
+        beta1,
+        beta2,
+        eps,
+        decay,
+    })
+}
+
+fn spread(
+    m: &mut Memory<'_>,
+    sizes: &Sizes,
+    search: &Searches,
+    arrays: &[Array<f32>],
+    rank: &Rank,
+    sum: &Sum,
+    [numbers, report]: [&Array<f64>; 2],
+) -> Result<Spread> {
+    let Sizes { p, padded, parameters, individuals, algorithm, .. } = *sizes;
+    // What an algorithm does not have, its kernel does not read.
+    let constants = match algorithm {
+        Algorithm::SepCma => Constants::separable(parameters, individuals),
+        Algorithm::OpenAi | Algorithm::Snes | Algorithm::Cem => Constants::default(),
+    };
+    let Constants { effective, path_rate, rank_one, rank_many, sigma_rate, damping, length, .. } = constants;
+    let own = |at: usize| (algorithm == Algorithm::SepCma).then(|| arrays[at].clone());
+    Ok(Spread {
+        search: search.clone(),
+        arrivals: arrivals(m, sizes)?,
+        parts: sum.parts.clone(),
+        squares: sum.squares.clone().ok_or_else(|| Error::Invalid("no sums of squares".into()))?,
+        weights: rank.weights.clone(),
+        alike: rank.alike.clone(),
+        sums: m.zeros(2 * p * padded)?,
+        paths: m.zeros(p * sizes.movers)?,
+        total: m.zeros(p)?,
+        middle: arrays[0].clone(),
+        deviation: arrays[deviation_of(algorithm)].clone(),
+        variance: own(1),
+        path: own(3),
+        sigma_path: own(4),
+        numbers: numbers.clone(),
+        report: report.clone(),
+        slices: sizes.slices as u32,
+        algorithm: match algorithm {
+            Algorithm::OpenAi => 0,
+            Algorithm::SepCma => 1,
+            Algorithm::Snes => 2,
+            Algorithm::Cem => 3,
+        },
+        effective,
+        path_rate,
+        rank_one,
+        rank_many,
+        sigma_rate,
+        damping,
+        length,
+        rate: if algorithm == Algorithm::Snes { 0.5 * snes::rate(parameters) as f32 } else { cem::RATE },
+    })
+}
+
+fn arrivals(m: &mut Memory<'_>, sizes: &Sizes) -> Result<Arrivals> {
+    Ok(Arrivals { lengths: m.zeros(sizes.p * sizes.movers)?, count: m.zeros(sizes.p)? })
+}
+
 fn searches(
-    slab: &mut Slab,
-    stream: &Stream,
+    m: &mut Memory<'_>,
     evolve: &Evolve,
     kind: usize,
     keys: &[MemberKey],
@@ -339,18 +641,26 @@ fn searches(
         Fitness::Sharpe => 2,
     };
     let penalty = |key: &MemberKey| if let Fitness::Drawdown(weight) = of(key).fitness { weight } else { 0.0 };
+    // Deviations of SNES and CEM are whole ones.
+    let sigma = |key: &MemberKey| match hypers.algorithm {
+        Algorithm::OpenAi | Algorithm::SepCma => of(key).sigma,
+        Algorithm::Snes | Algorithm::Cem => 1.0,
+    };
     Ok(Searches {
-        id: put(slab, stream, &words(&|key| key.id()))?,
-        fold: put(slab, stream, &words(&|key| key.fold as u32))?,
-        unit: zeros(slab, stream, sizes.p)?,
-        active: zeros(slab, stream, sizes.p)?,
-        sigma: put(slab, stream, &floats(&|key| of(key).sigma))?,
-        fitness: put(slab, stream, &words(&measure))?,
-        penalty: put(slab, stream, &floats(&penalty))?,
+        id: m.put(&words(&|key| key.id()))?,
+        fold: m.put(&words(&|key| key.fold as u32))?,
+        unit: m.zeros(sizes.p)?,
+        active: m.zeros(sizes.p)?,
+        sigma: m.put(&floats(&sigma))?,
+        fitness: m.put(&words(&measure))?,
+        penalty: m.put(&floats(&penalty))?,
         seed: evolve.spec.configs[kind].recipe.seed,
         parameters: counted(sizes.parameters)?,
         padded: counted(sizes.padded)?,
         draws: counted(sizes.draws)?,
+        sides: hypers.algorithm.sides() as u32,
+        individuals: counted(sizes.individuals)?,
+        blocks: counted(sizes.blocks)?,
         accounts: hypers.n_envs,
         steps: hypers.n_steps,
         actions: match hypers.actions {
@@ -360,7 +670,11 @@ fn searches(
         outputs: stack.outputs() as u32,
         features: shape.features as u32,
         column: shape.column as u32,
+        hidden: [stack.layers[0].outputs as u32, stack.layers[1].outputs as u32],
         act: [stack.layers[0].activation as u32, stack.layers[1].activation as u32],
+        rank: hypers.rank,
+        scale: hypers.factors(stack).as_ref().map_or(1.0, Factors::scale),
+        seats: if let Kind::LowRank { seats, .. } = shape.kind { seats as u32 } else { 0 },
     })
 }
 
@@ -372,18 +686,6 @@ fn scales(evolve: &Evolve, kind: usize, keys: &[MemberKey], features: usize) -> 
     let all: Vec<Scale> = keys.iter().map(own).collect();
     let (mean, inverse) = (all.iter().map(|s| s.mean.to_vec()), all.iter().map(|s| s.inverse.to_vec()));
     (mean.flatten().collect(), inverse.flatten().collect())
-}
-
-fn put<T: Plain>(slab: &mut Slab, stream: &Stream, from: &[T]) -> Result<Array<T>> {
-    let made = slab.array(from.len())?;
-    made.put(stream, from)?;
-    Ok(made)
-}
-
-fn zeros<T: Plain>(slab: &mut Slab, stream: &Stream, len: usize) -> Result<Array<T>> {
-    let made = slab.array(len)?;
-    made.fill(stream, 0)?;
-    Ok(made)
 }
 
 fn counted(n: usize) -> Result<u32> {

@@ -1,9 +1,10 @@
 //! What a card did in a generation, done again on the processor.
 
 use super::super::training::EvolveTraining;
-use super::super::{Algorithm, Counted, Evolve, Fitness, Hypers, Normals, OpenAi, Spec, Strategy};
+use super::super::{Algorithm, Counted, Evolve, Fitness, Hypers, Normals, Spec, Strategy};
+use super::Kind;
 use crate::ppo::Actions;
-use crate::ppo::card_tests::{FEATURES, card, market};
+use crate::ppo::card_tests::{FEATURES, card, market, skip};
 use crate::{Config, DeviceBudget, Learner, MemberKey, Training};
 use compute::cuda::Array;
 use compute::population::{Precision, Recipe};
@@ -24,25 +25,55 @@ fn evolve(hypers: Hypers, layers: &str, seeds: u32) -> Evolve {
         .unwrap()
 }
 
-/// Populations that do not fill slices, accounts that do not fill tiles or fill several.
-fn cases() -> [Hypers; 5] {
-    let usual = Hypers {
-        algorithm: Algorithm::OpenAi,
-        population: 64,
-        sigma: SIGMA,
-        rank: 0,
-        n_envs: 16,
-        n_steps: 64,
-        actions: Actions::Discrete,
-        fitness: Fitness::Growth,
-    };
+const USUAL: Hypers = Hypers {
+    algorithm: Algorithm::OpenAi,
+    population: 64,
+    sigma: SIGMA,
+    rank: 0,
+    n_envs: 16,
+    n_steps: 64,
+    actions: Actions::Discrete,
+    fitness: Fitness::Growth,
+};
+
+/// Populations that do not fill slices, accounts that do not fill tiles or fill several, of all algorithms.
+fn dense() -> [(Hypers, &'static str); 9] {
+    let all = [
+        USUAL,
+        Hypers { population: 150, n_envs: 4, fitness: Fitness::Sharpe, ..USUAL },
+        Hypers { n_envs: 37, fitness: Fitness::Drawdown(0.5), ..USUAL },
+        Hypers { population: 4, n_envs: 1, n_steps: 700, ..USUAL },
+        Hypers { n_envs: 100, n_steps: 9, actions: Actions::Continuous, ..USUAL },
+        Hypers { algorithm: Algorithm::SepCma, population: 71, n_envs: 10, ..USUAL },
+        Hypers { algorithm: Algorithm::SepCma, n_envs: 33, ..USUAL },
+        Hypers { algorithm: Algorithm::Snes, population: 65, n_envs: 5, ..USUAL },
+        Hypers { algorithm: Algorithm::Cem, population: 130, ..USUAL },
+    ];
+    let layers = ["64t-64t", "64-64", "64t-64", "64t-64t", "64t-64t", "64t-64t", "64-64t", "64t-64t", "64t-64t"];
+    std::array::from_fn(|at| (all[at], layers[at]))
+}
+
+/// The same of low rank, with layers that are as wide as their kernels and narrower.
+fn low_rank() -> [(Hypers, &'static str); 6] {
+    let usual = Hypers { rank: 1, ..USUAL };
     [
-        usual,
-        Hypers { population: 150, n_envs: 4, fitness: Fitness::Sharpe, ..usual },
-        Hypers { n_envs: 37, fitness: Fitness::Drawdown(0.5), ..usual },
-        Hypers { population: 4, n_envs: 1, n_steps: 700, ..usual },
-        Hypers { n_envs: 100, n_steps: 9, actions: Actions::Continuous, ..usual },
+        (Hypers { population: 150, n_envs: 4, ..usual }, "256t-256t"),
+        (Hypers { n_envs: 37, fitness: Fitness::Drawdown(0.5), ..usual }, "64t-64t"),
+        (Hypers { rank: 3, population: 70, n_envs: 3, ..usual }, "100t-33"),
+        (Hypers { rank: 8, fitness: Fitness::Sharpe, ..usual }, "128-128t"),
+        (Hypers { population: 66, n_envs: 1, n_steps: 300, ..usual }, "200-256"),
+        (Hypers { n_envs: 100, n_steps: 9, actions: Actions::Continuous, ..usual }, "64t-30t"),
     ]
+}
+
+/// All that this card has kernels for.
+fn cases(at: &DeviceBudget) -> Vec<(Hypers, &'static str)> {
+    let Opened::Cuda(context) = &at.device else { panic!("no card") };
+    let hopper = context.gpu().capability == super::HOPPER;
+    if !hopper {
+        skip("individuals of low rank need a GPU of compute capability 9.0");
+    }
+    dense().into_iter().chain(low_rank().into_iter().filter(|_| hopper)).collect()
 }
 
 fn begin(evolve: &Evolve, at: &DeviceBudget, seeds: u32) -> EvolveTraining {
@@ -61,6 +92,10 @@ fn advance(training: &mut EvolveTraining, generations: u32) {
     training.skip_validation().unwrap();
 }
 
+fn search(evolve: &Evolve, p: usize) -> Box<dyn Strategy> {
+    evolve.begin_search(MemberKey { config: 0, fold: 0, seed: p as u32 }).unwrap()
+}
+
 fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
 }
@@ -70,8 +105,8 @@ fn bits(x: &[f32]) -> Vec<u32> {
 fn individuals_are_those_of_the_processor() {
     let Some(at) = card() else { return };
     let Opened::Cuda(context) = &at.device else { panic!("no card") };
-    for hypers in cases() {
-        let evolve = evolve(hypers, "64t-64t", 2);
+    for (hypers, layers) in dense() {
+        let evolve = evolve(hypers, layers, 2);
         let mut training = begin(&evolve, &at, 2);
         advance(&mut training, 1);
         let before: Vec<_> = (0..2).map(|p| training.stands(p)).collect();
@@ -88,16 +123,44 @@ fn individuals_are_those_of_the_processor() {
         let mut wanted = vec![0.0; parameters];
         for (p, (state, unit)) in before.iter().enumerate() {
             let member = MemberKey { config: 0, fold: 0, seed: p as u32 }.id();
-            let mut search = OpenAi::new(vec![0.0; parameters], SIGMA, evolve.spec.configs[0].recipe.optimiser);
+            let mut search = search(&evolve, p);
             assert!(search.restore(state));
             let normals = Counted { seed: SEED, member, generation: *unit, parameters };
+            let sides = search.sides();
             for individual in 0..population {
-                normals.fill(individual as u32 / 2, 0, &mut z);
-                search.ask(if individual % 2 == 0 { 1.0 } else { -1.0 }, 0, &z, &mut wanted);
+                normals.fill((individual / sides) as u32, 0, &mut z);
+                search.ask(if individual % sides == 0 { 1.0 } else { -1.0 }, 0, &z, &mut wanted);
                 let found = &asked[(p * population + individual) * padded..][..parameters];
                 assert_eq!(bits(found), bits(&wanted), "{hypers:?}: individual {individual}");
             }
         }
+    }
+}
+
+/// Whoever counts on a step's latency and whoever does not trade the same, to the bit.
+#[test]
+fn both_kernels_of_few_accounts_are_alike() {
+    let Some(at) = card() else { return };
+    let Opened::Cuda(context) = &at.device else { panic!("no card") };
+    let few = |h: &Hypers| h.n_envs as usize <= super::QUICK && h.actions == Actions::Discrete;
+    for (hypers, layers) in dense().into_iter().filter(|(h, _)| few(h)) {
+        let evolve = evolve(hypers, layers, 2);
+        let fitness = |plain: bool| {
+            let mut training = begin(&evolve, &at, 2);
+            let card = training.card();
+            let shape = super::fits(context, &evolve, 0).unwrap();
+            assert_eq!((shape.kind, card.trade.1.threads[0]), (Kind::Dense, 128), "{hypers:?} is quick");
+            if plain {
+                let module = super::Module::load(context, &super::EVOLVE).unwrap();
+                card.trade.0 = module.kernel(&format!("trade_{}", shape.steps)).unwrap();
+                card.trade.0.allow_shared(shape.shared).unwrap();
+                card.trade.1.threads[0] = shape.threads;
+            }
+            (0..3).for_each(|_| advance(&mut training, 1));
+            let all: Vec<u64> = (0..2).flat_map(|p| training.last_fitness(p)).map(f64::to_bits).collect();
+            all
+        };
+        assert_eq!(fitness(false), fitness(true), "{hypers:?}");
     }
 }
 
@@ -106,8 +169,8 @@ fn individuals_are_those_of_the_processor() {
 #[test]
 fn fitness_is_that_of_the_processor() {
     let Some(at) = card() else { return };
-    for hypers in cases().into_iter().filter(|h| h.actions == Actions::Discrete) {
-        let evolve = evolve(Hypers { sigma: 1e-7, ..hypers }, "64t-64t", 2);
+    for (hypers, layers) in cases(&at).into_iter().filter(|(h, _)| h.actions == Actions::Discrete) {
+        let evolve = evolve(Hypers { sigma: 1e-7, ..hypers }, layers, 2);
         let layers = &evolve.stacks[0].layers;
         let mut middle = vec![0.0; evolve.stacks[0].parameters];
         (middle[layers[0].first], middle[layers[1].first]) = (4.0, 4.0);
@@ -131,7 +194,7 @@ fn fitness_is_that_of_the_processor() {
 #[test]
 fn fitness_of_any_policy_is_close() {
     let Some(at) = card() else { return };
-    for (hypers, layers) in cases().into_iter().zip(["64t-64t", "64-64", "64t-64", "64t-64t", "64t-64t"]) {
+    for (hypers, layers) in cases(&at) {
         if hypers.population < 64 {
             continue;
         }
@@ -158,23 +221,26 @@ fn fitness_of_any_policy_is_close() {
 #[test]
 fn a_distribution_moves_as_on_the_processor() {
     let Some(at) = card() else { return };
-    for hypers in cases() {
-        let evolve = evolve(hypers, "64t-64t", 3);
+    for (hypers, layers) in cases(&at) {
+        let evolve = evolve(hypers, layers, 3);
         let mut training = begin(&evolve, &at, 3);
         for _ in 0..4 {
             let before: Vec<_> = (0..3).map(|p| training.stands(p)).collect();
             advance(&mut training, 1);
             for (p, (state, generation)) in before.iter().enumerate() {
-                let parameters = evolve.stacks[0].parameters;
                 let member = MemberKey { config: 0, fold: 0, seed: p as u32 }.id();
-                let mut wanted = OpenAi::new(vec![0.0; parameters], SIGMA, evolve.spec.configs[0].recipe.optimiser);
+                let mut wanted = search(&evolve, p);
                 assert!(wanted.restore(state));
-                let normals = Counted { seed: SEED, member, generation: *generation, parameters };
+                let normals = Counted { seed: SEED, member, generation: *generation, parameters: wanted.numbers() };
                 wanted.tell(&training.last_fitness(p), &normals, evolve.rate(0, *generation) as f32);
                 let (found, unit) = training.stands(p);
-                assert_eq!((unit, found.numbers[0]), (generation + 1, f64::from(unit)));
-                assert!((found.numbers[1] / wanted.moved() - 1.0).abs() < 1e-9, "{hypers:?}: the length of a move");
-                for (which, (found, wanted)) in found.arrays.iter().zip(wanted.state().arrays).enumerate() {
+                assert_eq!(unit, generation + 1);
+                let wanted = wanted.state();
+                assert_eq!(found.numbers.len(), wanted.numbers.len());
+                for (found, wanted) in found.numbers.iter().zip(&wanted.numbers) {
+                    assert!((found - wanted).abs() <= 1e-6 * wanted.abs(), "{hypers:?}: {found} and {wanted}");
+                }
+                for (which, (found, wanted)) in found.arrays.iter().zip(wanted.arrays).enumerate() {
                     let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
                     let off = norm(&mut found.iter().zip(&wanted).map(|(a, b)| a - b));
                     let all = norm(&mut wanted.iter().copied());
@@ -189,8 +255,8 @@ fn a_distribution_moves_as_on_the_processor() {
 #[test]
 fn a_member_depends_on_nothing_else() {
     let Some(at) = card() else { return };
-    for hypers in cases() {
-        let evolve = evolve(hypers, "64t-64t", 3);
+    for (hypers, layers) in cases(&at) {
+        let evolve = evolve(hypers, layers, 3);
         let id = |p: usize| MemberKey { config: 0, fold: 0, seed: p as u32 }.id();
         let all = |training: &mut EvolveTraining, members: usize| {
             (0..members).map(|p| training.snapshot(id(p)).unwrap()).collect::<Vec<_>>()

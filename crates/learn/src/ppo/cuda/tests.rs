@@ -136,7 +136,7 @@ pub(crate) fn card() -> Option<DeviceBudget> {
 
 /// As xtask's `test.rs` reads it.
 #[expect(clippy::print_stdout, reason = "this is how a skip is reported")]
-fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     use std::io::Write;
     let log = std::env::var_os("FULLBORE_SKIP_LOG");
     match log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
