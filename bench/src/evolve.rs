@@ -3,7 +3,8 @@
 //! 10 table features and the 8 numbers that an account is shown of itself, layers of 64 and 64, three actions, 5 bp on
 //! every change of position, 200,000 bars: the market of `ppo.rs`. A generation draws its individuals, lets each trade
 //! the same spans, ranks them and moves the distribution; generations are timed one by one after a warm-up, and the
-//! median counts.
+//! median counts. Where individuals of low rank trade on a card, the plain pass of the same net over as many rows is
+//! timed beside them, in bf16 too: the share of its rate that whole generations reach.
 
 use super::beside::Beside;
 use super::cores::Cores;
@@ -13,6 +14,7 @@ use compute::{Budget, Choice, Opened};
 use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, Speed};
 use learn::ppo::Actions;
 use learn::{Config, DeviceBudget, Learner, MemberKey};
+use machine::{NetLoad, StepKind, measure_net};
 use market::OBSERVED;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -78,6 +80,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let tables = problem.tables(&at.device, at.budget).map_err(text)?;
     let key = MemberKey { config: 0, fold: 0, seed: 0 };
     let mut training = evolve.begin(&at, &tables, &[key], Pace::default(), &Pins::default()).map_err(text)?;
+    let kernels = training.kernel_paths();
     // Generations are short: a checkpoint after each would measure the disk.
     let mut beside = Beside::start(work)?.every(Duration::from_secs(1));
     let mut generation = || -> Result<f64, String> {
@@ -115,15 +118,30 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         .map(|w| w[0] * w[1])
         .sum();
     let steps = hypers.steps() as f64;
+    let inference = match &at.device {
+        Opened::Cuda(_) if hypers.rank > 0 => {
+            drop(training);
+            let net = format!("{}-{layers}-3", features + OBSERVED).parse().map_err(text)?;
+            let batch = (hypers.population * hypers.n_envs) as usize;
+            let (members, precision, step) = (1, Precision::Bf16, StepKind::Infer);
+            let load = NetLoad { net, batch, members, precision, step, tune: false, seconds };
+            Some(measure_net(&at.device, at.budget, &load).map_err(text)?.samples_per_s)
+        }
+        _ => None,
+    };
     Ok(json!({
         "program": "fullbore",
         "algorithm": format!("{:?}", hypers.algorithm),
         "population": hypers.population,
+        "rank": hypers.rank,
         "envs": hypers.n_envs,
         "steps": hypers.n_steps,
         "device": device_name,
         "threads": threads,
         "steps_per_s": steps / median,
+        "inference_rows_per_s": inference,
+        "share_of_inference": inference.map(|rows| steps / median / rows),
+        "kernels": kernels,
         "seconds_per_generation": median,
         "seconds_per_generation_p99": p99,
         "busy_share_of_each_thread": busy,

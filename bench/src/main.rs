@@ -47,8 +47,8 @@ const HELP: &str = "\
   fullbore-bench ppo-products [as ppo]                  the matrix products of such an update alone, on a card, timed
   fullbore-bench search [--net 256,256] [--roots N] [--simulations N] [--rule gumbel|muzero] [--mode reference|honest]
       [--in-flight N] [--codes N] [--scenarios N] [--device D] [--threads N] [--seconds S]   whole searches, timed
-  fullbore-bench evolve [--algorithm openai|sep-cma] [--population N] [--envs N] [--steps N] [--net 64,64] [--features N]
-      [--device D] [--threads N] [--seconds S] [--beside nothing|checkpoints|loading|both]
+  fullbore-bench evolve [--algorithm openai|sep-cma|snes|cem] [--population N] [--rank R] [--envs N] [--steps N] [--net 64,64]
+      [--features N] [--device D] [--threads N] [--seconds S] [--beside nothing|checkpoints|loading|both]
       whole generations of evolved policies, timed; beside them a checkpoint after each, or bars that are read
   fullbore-bench ppo-seeds [--net 64t,64t] [--updates N] [--seeds N] [--precision f32,tf32,bf16] [--device D] [--threads N]
       policies on a planted market: the growth of each seed in each precision, with 95 % intervals";

@@ -91,7 +91,12 @@ pub fn search(flags: &[&str]) -> Result<()> {
     write("search", search::run(&nets::BenchFlags::read(flags)?, true)?)
 }
 
-/// Whole generations of evolved policies on the CPU, beside evosax and JAX.
+/// Whole generations of evolved policies on the GPU, beside JAX.
+pub fn evolve(flags: &[&str]) -> Result<()> {
+    write("evolve", evolve::run_on_card(&nets::BenchFlags::read(flags)?)?)
+}
+
+/// The same on the CPU, beside evosax too.
 pub fn cpu_evolve(flags: &[&str]) -> Result<()> {
     write("cpu-evolve", evolve::run(&nets::BenchFlags::read(flags)?)?)
 }

@@ -50,7 +50,8 @@ Checks and chores of Fullbore.
                                           one round without torch.compile and command buffers; cpu-ppo is the same on the CPU, beside
                                           Stable-Baselines3 too
   cargo xtask bench search [the same]     searches on the GPU beside mctx; --quick is one round; cpu-search is the same on the CPU
-  cargo xtask bench cpu-evolve [the same] whole generations of evolved policies on the CPU beside evosax and JAX
+  cargo xtask bench evolve [the same]     whole generations of evolved policies on the GPU beside JAX, and individuals of low rank beside the
+                                          plain pass of their net; cpu-evolve is the same on the CPU, beside evosax too
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
   cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         ["bench", "cpu-ppo", flags @ ..] => bench::cpu_ppo(flags).map(|()| true),
         ["bench", "search", flags @ ..] => bench::search(flags).map(|()| true),
         ["bench", "cpu-search", flags @ ..] => bench::cpu_search(flags).map(|()| true),
+        ["bench", "evolve", flags @ ..] => bench::evolve(flags).map(|()| true),
         ["bench", "cpu-evolve", flags @ ..] => bench::cpu_evolve(flags).map(|()| true),
         ["bench", name] if !name.starts_with('-') => bench::run(Some(name)).map(|()| true),
         ["soak", "fuzz", flags @ ..] => soak::fuzz(flags),

@@ -1,9 +1,10 @@
-//! Evolved policies: whole generations of OpenAI-ES, ours and the peers' in turn, on a processor.
+//! Evolved policies: whole generations of OpenAI-ES, ours and the peers' in turn, on a processor or on a card.
 //!
 //! Every run is a fresh process that prints one JSON object. A round is ours on all threads, ours on one, then each
 //! peer; every other round goes backwards. Medians count. Ours keeps the full account in f64; the peers have the small
 //! environment of `bench/peers/evolve_jax.py`. The target is against the faster of them.
 
+use super::gpu::card;
 use super::nets::BenchFlags;
 use super::{machine, median, threads};
 use crate::process::{build, command, last_json, measure};
@@ -61,13 +62,99 @@ pub(super) fn run(flags: &BenchFlags) -> Result<String> {
     Ok(table(&seen, rounds, &machine(&python)))
 }
 
+/// Individuals, accounts of each, and how many times as fast as JAX ours should be on a card.
+const ON_CARD: [(usize, usize, f64); 3] = [(256, 4, 5.0), (1024, 16, 3.0), (8192, 16, 3.0)];
+
+/// Individuals of low rank: what is given to ours, and the share of the plain pass's rate that it should reach.
+const LOW_RANK: [&str; 10] =
+    ["--population", "65536", "--envs", "4", "--features", "56", "--net", "256,256", "--rank", "1"];
+const SHARE: f64 = 0.6;
+
+/// The same on a card, beside JAX; and individuals of low rank beside the plain pass of their net.
+pub(super) fn run_on_card(flags: &BenchFlags) -> Result<String> {
+    let device = card()?;
+    let python = flags.python.clone().unwrap_or_else(|| "python3".into());
+    let ours = match &flags.ours {
+        Some(path) => path.clone(),
+        None => build("fullbore-bench", "fullbore-bench", true)?,
+    };
+    let of_ours = |words: &[String]| -> Result<Value> {
+        let mut run = command(&ours);
+        run.arg("evolve").args(words).args(["--device", "cuda"]);
+        last_json(&measure(&mut run)?.out)
+    };
+    let rounds = if flags.quick { 1 } else { 3 };
+    let (mut cases, mut low_rank) = (vec![[Vec::new(), Vec::new()]; ON_CARD.len()], Vec::new());
+    for round in 0..rounds {
+        for ((individuals, accounts, _), seen) in ON_CARD.into_iter().zip(&mut cases) {
+            let words = [("--population", individuals), ("--envs", accounts), ("--steps", 256)];
+            let words: Vec<String> = words.iter().flat_map(|(name, n)| [name.to_string(), n.to_string()]).collect();
+            for side in [round % 2, 1 - round % 2] {
+                let made = match side {
+                    0 => of_ours(&words)?,
+                    _ => {
+                        let mut run = command(&python);
+                        run.arg(root().join("bench/peers/evolve_jax.py")).args(&words).args(["--device", "cuda"]);
+                        run.env("PYTHONDONTWRITEBYTECODE", "1");
+                        last_json(&measure(&mut run)?.out)?
+                    }
+                };
+                println!("  {}: {} steps/s", made["program"].as_str().unwrap_or("?"), made["steps_per_s"]);
+                seen[side].push(made);
+            }
+        }
+        let made = of_ours(&LOW_RANK.map(String::from))?;
+        println!("  low rank: {} of the plain pass", made["share_of_inference"]);
+        low_rank.push(made);
+    }
+    Ok(card_table(&cases, &low_rank, rounds, &format!("{device}. {}", machine(&python))))
+}
+
+fn verdict(found: f64, target: f64) -> String {
+    format!("{target}: {}", if found >= target { "met" } else { "**missed**" })
+}
+
+fn card_table(cases: &[[Vec<Value>; 2]], low_rank: &[Value], rounds: usize, machine: &str) -> String {
+    let mut rows = String::new();
+    for ((individuals, accounts, target), [ours, peer]) in ON_CARD.into_iter().zip(cases) {
+        let (rate, other) = (median(ours, "steps_per_s"), median(peer, "steps_per_s"));
+        let _ = writeln!(
+            rows,
+            "| {individuals} × {accounts} | {:.0} | {:.3} | {:.1} | {:.2} | {} |",
+            rate / 1e6,
+            median(ours, "seconds_per_generation") * 1e3,
+            other / 1e6,
+            rate / other,
+            verdict(rate / other, target)
+        );
+    }
+    let share = median(low_rank, "share_of_inference");
+    let version = cases[0][1].first().map_or("?", |run| run["versions"]["jax"].as_str().unwrap_or("?"));
+    format!(
+        "## Evolution on the GPU\n\n\
+         OpenAI-ES, 256 steps of each account, net 18-64-64-3; ours in bf16 with the full account, JAX a program of the \
+         same shapes in one compiled function, with an environment of position and cost alone and no precision set.\n\n\
+         | individuals × accounts | ours, M steps/s | ms a generation | JAX {version}, M steps/s | ours is faster by | target |\n\
+         | --- | --- | --- | --- | --- | --- |\n{rows}\n\
+         Low rank (rank 1), net 64-256-256-3, 65,536 individuals × 4 accounts, whole generations beside the plain pass of \
+         the same net over as many rows, in bf16, in the same process.\n\n\
+         | M steps/s | ms a generation | plain pass, M rows/s | share | target |\n\
+         | --- | --- | --- | --- | --- |\n\
+         | {:.0} | {:.1} | {:.0} | {:.0} % | {} |\n\n\
+         Median of {rounds} processes in turn.\n\n{machine}\n",
+        median(low_rank, "steps_per_s") / 1e6,
+        median(low_rank, "seconds_per_generation") * 1e3,
+        median(low_rank, "inference_rows_per_s") / 1e6,
+        share * 100.0,
+        verdict(share, SHARE),
+    )
+}
+
 fn table(seen: &[Vec<Value>], rounds: usize, machine: &str) -> String {
     let rate = |at: usize| median(&seen[at], "steps_per_s");
     let work = median(&seen[0], "flop_per_step");
     let fastest = (2..seen.len()).map(rate).fold(0.0, f64::max);
-    let verdict = |found: f64, target: f64| {
-        format!("{found:.2} | {target}: {}", if found >= target { "met" } else { "**missed**" })
-    };
+    let verdict = |found: f64, target: f64| format!("{found:.2} | {}", verdict(found, target));
     let mut rows = String::new();
     let mut row = |name: &str, at: usize, ratio: String| {
         let r = rate(at);
@@ -109,5 +196,19 @@ mod tests {
         assert!(lines[3].ends_with("| 6.00 | 60.0 | 2.00 | 1.9: met |"), "{}", lines[3]);
         assert!(lines[4].starts_with("| evosax, one function | 1.00 |"), "{}", lines[4]);
         assert!(made.contains("is 1.50 times the median"), "{made}");
+    }
+
+    #[test]
+    fn rows_of_a_card_have_their_targets() {
+        let run =
+            |rate: f64| vec![json!({"steps_per_s": rate, "seconds_per_generation": 1e-3, "versions": {"jax": "0.1"}})];
+        let cases = [[run(300e6), run(50e6)], [run(3e9), run(2e9)], [run(6e9), run(2e9)]];
+        let low = [json!({"steps_per_s": 9e8, "seconds_per_generation": 0.05, "inference_rows_per_s": 1e9,
+            "share_of_inference": 0.9})];
+        let made = card_table(&cases, &low, 1, "A card.");
+        let lines: Vec<&str> = made.lines().filter(|line| line.starts_with("| ")).collect();
+        assert_eq!(lines[2], "| 256 × 4 | 300 | 1.000 | 50.0 | 6.00 | 5: met |");
+        assert!(lines[3].ends_with("| 1.50 | 3: **missed** |"), "{}", lines[3]);
+        assert_eq!(lines[7], "| 900 | 50.0 | 1000 | 90 % | 0.6: met |");
     }
 }
