@@ -92,8 +92,8 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Co
     let on_card = has_kernels(device, net, &own);
     let precision = asked.unwrap_or(if on_card { Precision::Bf16 } else { Precision::F32 });
     if precision == Precision::Tf32 || precision == Precision::Bf16 && !on_card {
-        let what = "individuals compute in f32 on a processor, and in bf16 on a GPU where the net has two layers of 64, \
-                    or with a rank of up to 8 two layers of at most 256 on a Hopper GPU";
+        let what = "individuals compute in f32 on a processor, and in bf16 on a GPU where the net has two layers of at \
+                    most 64, or of at most 256 with a rank of up to 8 on a Hopper GPU";
         return Err(Error::new(files::Kind::Usage, what).remedy("leave <train.precision> out"));
     }
     let mut recipe = Recipe::new(batch, precision, settings.general.seed);

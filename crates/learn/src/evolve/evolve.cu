@@ -1,4 +1,4 @@
-// Generations of a search on a card, for policies with two hidden layers of 64, in bf16: what is seen, individuals that
+// Generations of a search on a card, for policies with two hidden layers of up to 64, in bf16: what is seen, individuals that
 // trade, ranks, and the move of the distribution. `mod.rs` says what is drawn from which counter and what is added in
 // which order. Individuals and accounts have the bits of the processor; passes of the net do not.
 //
@@ -6,10 +6,10 @@
 // |------------|------------|-----------------------------|-------------------------------------------------------------|
 // | look       | 256        | [T × N × columns / 8, P]    | spans of a generation, and rows of the table along them     |
 // | trade_S    | 64 × W     | [ceil(individuals / 2), P]  | two individuals trade all spans, W warps each               |
-// | quick_S    | 128        | [ceil(individuals / 2), P]  | the same for at most ten accounts that choose a side        |
+// | quick_S    | 192        | [ceil(individuals / 2), P]  | the same for at most ten accounts that choose a side        |
 // | rank       | 256        | [ceil(draws / 8), P]        | a weight for each draw, from centred ranks of both sides    |
 // | rank_each  | 256        | [ceil(draws / 8), P]        | a weight for each draw, from what its rank has              |
-// | sum        | 64         | [ceil(d₄ / 256), slices, P] | Σ weight · normal over 64 draws, and of squares             |
+// | sum        | 256        | [ceil(d₄ / 64), slices, P]  | Σ weight · normal over 64 draws, and of squares             |
 // | climb      | 256        | [ceil(d / 256), P]          | slices are added up; Adam                                   |
 // | fold       | 256        | [ceil(d / 256), P]          | slices are added up; the path of σ                          |
 // | spread     | 256        | [ceil(d / 256), P]          | middle and deviations of sep-CMA-ES, SNES and CEM           |
@@ -17,8 +17,8 @@
 // P = members, N = accounts of an individual, T = steps, d₄ = parameters rounded up to 4; S is how many steps of 16 the
 // input has, at most. All individuals of a member see the same rows, so these are scaled and rounded once (`look`). In
 // `trade_S` a warp takes sixteen accounts through the net (`warp_mlp.cuh`); weights lie in shared memory, made there
-// from mean and counters. Where there are few individuals a step's latency counts: in `quick_S` an individual has two
-// warps, one for the net and one that meanwhile finds what each of three actions leads to.
+// from mean and counters. Where there are few individuals a step's latency counts: in `quick_S` an individual has three
+// warps, one for the net and two that meanwhile find what each of three actions leads to.
 // registers: 255
 
 #include "evolve.cuh"
@@ -112,21 +112,21 @@ template <u32 ROWS> __device__ __forceinline__ ParameterPlace weight_place(const
 }
 
 __device__ __forceinline__ ParameterPlace place_of(const Searches& search, const MlpWeights& w, u32 j) {
-    const u32 inputs = search.features + OBSERVED, first = (inputs + 1) * MLP_HIDDEN, second = (MLP_HIDDEN + 1) * MLP_HIDDEN;
+    const u32 inputs = search.features + OBSERVED, one = search.hidden[0], two = search.hidden[1], first = (inputs + 1) * one;
     if (j < first) {
-        const u32 input = j / MLP_HIDDEN, output = j % MLP_HIDDEN;
+        const u32 input = j / one, output = j - input * one;
         if (input == inputs) return {w.biases + output * 4, true};
         return weight_place(w.first, output, input < search.features ? input : search.column + input - search.features);
     }
     j -= first;
-    if (j < second) {
-        const u32 input = j / MLP_HIDDEN, output = j % MLP_HIDDEN;
-        if (input == MLP_HIDDEN) return {w.biases + (MLP_HIDDEN + output) * 4, true};
+    if (j < (one + 1) * two) {
+        const u32 input = j / two, output = j - input * two;
+        if (input == one) return {w.biases + (MLP_HIDDEN + output) * 4, true};
         return weight_place(w.second, output, input);
     }
-    j -= second;
+    j -= (one + 1) * two;
     const u32 input = j / search.outputs, output = j - input * search.outputs;
-    if (input == MLP_HIDDEN) return {w.biases + (2 * MLP_HIDDEN + output) * 4, true};
+    if (input == two) return {w.biases + (2 * MLP_HIDDEN + output) * 4, true};
     return weight_place(w.head, output, input);
 }
 
@@ -267,19 +267,36 @@ __global__ void __launch_bounds__(256) trade_5(const __grid_constant__ Trade giv
 __global__ void __launch_bounds__(256) trade_8(const __grid_constant__ Trade given) { trade<8>(given); }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// quick: the same where a step's latency counts. Of an individual one warp runs the net and counts, the other steps the
-// accounts: a lane for each action of each account finds what it leads to while the net decides.
+// quick: the same where a step's latency counts. An individual has three warps: one steps the accounts, one finds what
+// they are then shown, one runs the net and counts. The first two have a lane for each action of each account, and find
+// what it leads to while the net decides.
 // ---------------------------------------------------------------------------------------------------------------------
 
-// What the two warps of an individual tell each other.
+constexpr u32 LED = 7; // numbers of an account that an action led to
+
+// What the warps of an individual tell each other.
 struct Exchange {
-    f64 before[MLP_ROWS];  // equity at the beginning of the last step,
-    f64 counted[MLP_ROWS]; // and at its end, as far as it counts
-    u32 legal[MLP_ROWS];   // sides
-    u32 action[MLP_ROWS];  // that the net prefers
+    f64 led[2][LED][32];      // where actions lead, by parity of the step
+    f64 before[MLP_ROWS];     // equity at the beginning of the last step,
+    f64 counted[MLP_ROWS];    // and at its end, as far as it counts
+    u32 legal[MLP_ROWS];      // sides
+    u32 action[2][MLP_ROWS];  // that the net prefers, by parity
 };
 
-// Barriers of the two warps of a side: what an account is shown is there, or what the net prefers.
+// What follows from bars held, [T + 1] each, in shared memory.
+struct HeldTables {
+    f64* root;
+    f32* log;
+};
+
+// Barriers of two warps of a side. Two are there twice, by parity of the step: who comes may be back before the other
+// has taken the last.
+struct Barriers {
+    u32 led, shown, seen_by_observer, seen_by_stepper;
+
+    __device__ __forceinline__ Barriers(u32 side)
+        : led(1 + 6 * side), shown(3 + 6 * side), seen_by_observer(4 + 6 * side), seen_by_stepper(5 + 6 * side) {}
+};
 __device__ __forceinline__ void barrier_arrive(u32 id) { asm volatile("bar.arrive %0, 64;\n" ::"r"(id) : "memory"); }
 __device__ __forceinline__ void barrier_wait(u32 id) { asm volatile("bar.sync %0, 64;\n" ::"r"(id) : "memory"); }
 
@@ -294,54 +311,124 @@ __device__ __forceinline__ void take_account(account::Account& to, const account
     to.terminated = from_lane(from.terminated, lane);
 }
 
-// The warp of an individual's accounts: lane 3 n + a has action a of account n.
-template <u32 STEPS>
-__device__ __forceinline__ void step_accounts(const Trade& given, u32 p, u32 shown, u32 preferred, u32 tiles, u32 longest, Exchange& exchange) {
-    const Searches& search = given.search;
-    const u32 lane = threadIdx.x % 32, accounts = search.accounts, pieces = search.column / 8;
-    const u32 n = min(lane / 3, accounts - 1), action = lane % 3;
-    const bool lives = lane / 3 < accounts;
-    const u64 span = ((u64)p * accounts + n) * SPAN;
-    u32 row = given.spans[span];
-    const u32 last = row + given.spans[span + 1];
-    const account::Params& params = params_of(given.table, given.spans[span + 2]);
+// Where a lane's account begins; lane 3 n + a has action a of account n, and lanes behind the last are as its last.
+struct QuickLane {
+    u32 n, action, first, last, symbol;
+    bool lives;
+
+    __device__ __forceinline__ QuickLane(const Trade& given, u32 p) {
+        const u32 lane = threadIdx.x % 32, accounts = given.search.accounts;
+        n = min(lane / 3, accounts - 1), action = lane % 3;
+        lives = lane / 3 < accounts;
+        const u64 span = ((u64)p * accounts + n) * SPAN;
+        first = given.spans[span], last = first + given.spans[span + 1], symbol = given.spans[span + 2];
+    }
+};
+
+// The warp that steps an individual's accounts.
+__device__ __forceinline__ void step_accounts(const Trade& given, u32 p, const Barriers& barriers, u32 longest, Exchange& exchange) {
+    const QuickLane own(given, p);
+    const account::Params& params = params_of(given.table, own.symbol);
     account::Account held = account::new_account(params);
-    account::Bar now = bar_at(given.table, row), next = bar_at(given.table, min(row + 1, last));
-    const auto show = [&](const f32 (&observed)[OBSERVED], u32 t, const account::Bar& bar, f64 before, f64 counted) {
-        put_piece(WarpRows{tiles + t % 2 * (STEPS * WarpRows::STEP)}.piece(n, pieces), rounded_pair(observed[0], observed[1]),
-                  rounded_pair(observed[2], observed[3]), rounded_pair(observed[4], observed[5]), rounded_pair(observed[6], observed[7]));
-        exchange.legal[n] = legal_sides(params, bar);
-        exchange.before[n] = before, exchange.counted[n] = counted;
-    };
-    f32 observed[OBSERVED];
-    observe(given.table, params, now, held, row, observed);
-    if (lives && action == 0) show(observed, 0, now, 1.0, 1.0);
-    barrier_arrive(shown);
+    u32 row = own.first;
+    account::Bar now = bar_at(given.table, row), next = bar_at(given.table, min(row + 1, own.last));
 #pragma unroll 1
     for (u32 t = 0; t < longest; t++) {
-        const account::Bar later = bar_at(given.table, min(row + 2, last));
-        const bool steps = row < last, counts = held.terminated == 0.0;
+        const account::Bar later = bar_at(given.table, min(row + 2, own.last));
         account::Account led = held;
-        if (steps) {
-            account::step<false, false>(params, led, {(f64)action - 1.0, 0.0, 0.0}, now, next);
-            observe(given.table, params, next, led, row + 1, observed);
-        }
-        barrier_wait(preferred);
-        const u32 chosen = exchange.action[n];
-        const f64 equity = held.equity;
-        take_account(held, led, n * 3 + chosen);
-        if (lives && action == chosen && steps) {
-            const f64 counted = account::larger(held.equity, account::mul(account::FLOOR, params.capital));
-            show(observed, t + 1, next, counts ? equity : 1.0, counts ? counted : 1.0);
-        }
-        barrier_arrive(shown);
-        if (steps) row++, now = next, next = later;
+        if (row < own.last) account::step<false, false>(params, led, {(f64)own.action - 1.0, 0.0, 0.0}, now, next);
+        f64* to = &exchange.led[t % 2][0][threadIdx.x % 32];
+        to[0] = led.equity, to[32] = led.peak, to[64] = led.quantity, to[96] = led.target;
+        to[128] = led.entry, to[160] = led.bars_held, to[192] = led.terminated;
+        barrier_arrive(barriers.led + t % 2);
+        barrier_wait(barriers.seen_by_stepper + t % 2);
+        take_account(held, led, own.n * 3 + exchange.action[t % 2][own.n]);
+        if (row < own.last) row++, now = next, next = later;
+    }
+}
+
+// a / b, which is seldom needed because a is mostly zero.
+__device__ __forceinline__ f64 div_if_any(f64 a, f64 b) {
+    if (a == 0.0 && b != 0.0 && account::is_finite(b)) return __dmul_rn(a, b);
+    return __ddiv_rn(a, b);
+}
+
+// `observe` of episode.cuh, where bars held are whole numbers up to T.
+__device__ __forceinline__ void observe_held(const account::Params& params, const HeldTables& tables, f64 close, f64 fx, f64 sigma,
+                                             const account::Account& held, f32 (&to)[OBSERVED]) {
+    const u32 bars = (u32)held.bars_held;
+    const f64 unit = __dmul_rn(__dmul_rn(params.multiplier, close), fx);
+    const f64 equity = held.equity > 0.0 ? held.equity : account::infinite();
+    const f64 position = account::div(__dmul_rn(held.quantity, unit), equity);
+    const f64 pending = div_if_any(__dmul_rn(__dsub_rn(held.target, held.quantity), unit), equity);
+    f64 unrealised = 0.0;
+    if (held.quantity != 0.0) {
+        const f64 moved = held.entry > 0.0 ? __dsub_rn(account::div(close, held.entry), 1.0) : 0.0;
+        const f64 deviation = __dmul_rn(sigma, tables.root[bars]);
+        if (deviation > 0.0) unrealised = account::div(held.quantity > 0.0 ? moved : -moved, deviation);
+        unrealised = unrealised < -10.0 ? -10.0 : unrealised > 10.0 ? 10.0 : unrealised;
+    }
+    const f64 size = position < 0.0 ? -position : position;
+    to[0] = __double2float_rn(position);
+    to[1] = __double2float_rn(pending);
+    to[2] = __double2float_rn(unrealised);
+    to[3] = tables.log[bars];
+    to[4] = __double2float_rn(__dsub_rn(1.0, account::div(held.equity, held.peak)));
+    to[5] = __double2float_rn(params.leverage == 1.0 ? size : account::div(size, params.leverage));
+}
+
+// The warp that finds what accounts are shown.
+template <u32 STEPS>
+__device__ __forceinline__ void observe_accounts(const Trade& given, u32 p, const Barriers& barriers, u32 tiles, u32 longest,
+                                                 const HeldTables& tables, Exchange& exchange) {
+    const QuickLane own(given, p);
+    const u32 n = own.n, pieces = given.search.column / 8;
+    const account::Params& params = params_of(given.table, own.symbol);
+    const EpisodeTable& table = given.table;
+    if ((u64)own.last >= table.time_of_day.len || (u64)own.last >= table.log_to_close.len) __trap();
+    const auto show = [&](const f32 (&observed)[OBSERVED], u32 t, bool open, f64 before, f64 counted) {
+        put_piece(WarpRows{tiles + t % 2 * (STEPS * WarpRows::STEP)}.piece(n, pieces), rounded_pair(observed[0], observed[1]),
+                  rounded_pair(observed[2], observed[3]), rounded_pair(observed[4], observed[5]), rounded_pair(observed[6], observed[7]));
+        exchange.legal[n] = (params.shortable != 0.0 && open ? 1u : 0u) | 2u | (open ? 4u : 0u);
+        exchange.before[n] = before, exchange.counted[n] = counted;
+    };
+    account::Account held = account::new_account(params);
+    f32 observed[OBSERVED];
+    u32 row = own.first;
+    {
+        const account::Bar bar = bar_at(table, row);
+        observe_held(params, tables, bar.close, bar.fx_close, bar.sigma, held, observed);
+        observed[6] = table.time_of_day.data[row], observed[7] = table.log_to_close.data[row];
+        if (own.lives && own.action == 0) show(observed, 0, bar.flat_next == 0.0, 1.0, 1.0);
+    }
+    barrier_arrive(barriers.shown);
+    f64 equity = held.equity, over = 0.0;
+#pragma unroll 1
+    for (u32 t = 0; t < longest; t++) {
+        const bool steps = row < own.last;
+        if (steps) row++;
+        // Under way while the accounts are stepped.
+        const account::Bar bar = bar_at(table, row);
+        observed[6] = __ldg(table.time_of_day.data + row), observed[7] = __ldg(table.log_to_close.data + row);
+        barrier_wait(barriers.led + t % 2);
+        const f64* from = &exchange.led[t % 2][0][threadIdx.x % 32];
+        held.equity = from[0], held.peak = from[32], held.quantity = from[64], held.target = from[96];
+        held.entry = from[128], held.bars_held = from[160];
+        const f64 terminated = from[192];
+        if (steps) observe_held(params, tables, bar.close, bar.fx_close, bar.sigma, held, observed);
+        const f64 counted = account::larger(held.equity, account::mul(account::FLOOR, params.capital));
+        barrier_wait(barriers.seen_by_observer);
+        const u32 chosen = exchange.action[t % 2][n];
+        if (own.lives && own.action == chosen && steps)
+            show(observed, t + 1, bar.flat_next == 0.0, over == 0.0 ? equity : 1.0, over == 0.0 ? counted : 1.0);
+        barrier_arrive(barriers.shown);
+        equity = from_lane(held.equity, n * 3 + chosen), over = from_lane(terminated, n * 3 + chosen);
     }
 }
 
 // The warp of its net.
 template <u32 STEPS>
-__device__ __forceinline__ void decide_all(const Trade& given, u32 p, u32 shown, u32 preferred, const MlpWeights& w, u32 tiles, u32 longest,
+__device__ __forceinline__ void decide_all(const Trade& given, u32 p, const Barriers& barriers, const MlpWeights& w, u32 tiles, u32 longest,
                                            u64 individual, Exchange& exchange) {
     const Searches& search = given.search;
     constexpr u32 TILE = STEPS * WarpRows::STEP;
@@ -355,7 +442,7 @@ __device__ __forceinline__ void decide_all(const Trade& given, u32 p, u32 shown,
 #pragma unroll 1
     for (u32 t = 0;; t++) {
         copy_wait<0>();
-        barrier_wait(shown);
+        barrier_wait(barriers.shown);
         const u32 own = n % MLP_ROWS;
         const f64 before = exchange.before[own], counted = exchange.counted[own];
         const u32 legal = exchange.legal[own];
@@ -369,8 +456,9 @@ __device__ __forceinline__ void decide_all(const Trade& given, u32 p, u32 shown,
             second_layer(two, w, lane, one);
             head_layer(out, w, lane, two);
             own_outputs(z, out);
-            if (lives) exchange.action[n] = greedy_action(z, legal);
-            barrier_arrive(preferred);
+            if (lives) exchange.action[t % 2][n] = greedy_action(z, legal);
+            barrier_arrive(barriers.seen_by_stepper + t % 2);
+            barrier_arrive(barriers.seen_by_observer);
         }
         if (lives && t > 0 && t <= steps) tally.add(account::ln_1p(account::div(account::sub(counted, before), before)));
         if (t == longest) break;
@@ -387,23 +475,28 @@ template <u32 STEPS> __device__ __forceinline__ void trade_quickly(const Trade& 
     if (search.active[p] == 0) return;
     const u32 weights = shared_address(shared_memory);
     lay_individuals<STEPS>(given, p, blockIdx.x * 2, weights);
-    constexpr u32 TILE = STEPS * WarpRows::STEP;
+    constexpr u32 TILE = STEPS * WarpRows::STEP, ALL = 2 * Laid<STEPS>::BYTES + 4 * TILE;
     const u32 all_tiles = weights + 2 * Laid<STEPS>::BYTES, tiles = all_tiles + side * 2 * TILE;
     for (u32 i = threadIdx.x; i < 4 * TILE / 16; i += blockDim.x) put_piece(all_tiles + i * 16, 0, 0, 0, 0);
+    const HeldTables tables = {reinterpret_cast<f64*>(shared_memory + ALL), reinterpret_cast<f32*>(shared_memory + ALL) + 2 * (search.steps + 1)};
+    for (u32 i = threadIdx.x; i <= search.steps; i += blockDim.x)
+        tables.root[i] = __dsqrt_rn((f64)i), tables.log[i] = __double2float_rn(account::ln_1p((f64)i));
     __syncthreads();
     const u32 individual = blockIdx.x * 2 + side;
     if (individual >= search.individuals) return;
     if ((u64)(p + 1) * search.steps * accounts * search.column > given.seen.len) __trap();
     const u32 own = threadIdx.x % 32 < accounts ? given.spans[((u64)p * accounts + threadIdx.x % 32) * SPAN + 1] : 0;
-    const u32 longest = __reduce_max_sync(ALL_LANES, own), shown = 1 + 2 * side, preferred = 2 + 2 * side;
-    if (warp >= 2) step_accounts<STEPS>(given, p, shown, preferred, tiles, longest, exchanges[side]);
+    const u32 longest = __reduce_max_sync(ALL_LANES, own);
+    const Barriers barriers(side);
+    if (warp >= 4) observe_accounts<STEPS>(given, p, barriers, tiles, longest, tables, exchanges[side]);
+    else if (warp >= 2) step_accounts(given, p, barriers, longest, exchanges[side]);
     else
-        decide_all<STEPS>(given, p, shown, preferred, Laid<STEPS>::at(weights + side * Laid<STEPS>::BYTES, search), tiles, longest,
+        decide_all<STEPS>(given, p, barriers, Laid<STEPS>::at(weights + side * Laid<STEPS>::BYTES, search), tiles, longest,
                           (u64)p * search.individuals + individual, exchanges[side]);
 }
 
-__global__ void __launch_bounds__(128) quick_2(const __grid_constant__ Trade given) { trade_quickly<2>(given); }
-__global__ void __launch_bounds__(128) quick_5(const __grid_constant__ Trade given) { trade_quickly<5>(given); }
+__global__ void __launch_bounds__(192, 1) quick_2(const __grid_constant__ Trade given) { trade_quickly<2>(given); }
+__global__ void __launch_bounds__(192, 1) quick_5(const __grid_constant__ Trade given) { trade_quickly<5>(given); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // rank: what draws count; a warp each.
@@ -474,34 +567,41 @@ __global__ void __launch_bounds__(256) rank_each(const __grid_constant__ Rank gi
 // sum and climb: the gradient, and the step along it.
 // ---------------------------------------------------------------------------------------------------------------------
 
-template <bool SQUARED> __device__ __forceinline__ void sum_slice(const Sum& given) {
+constexpr u32 BLOCKS = 16; // of four parameters, that a block has
+constexpr u32 LANES = 16;  // threads that draw for one of them
+
+template <bool SQUARED> __device__ __forceinline__ void sum_slice(const Sum& given, float4 (&drawn)[SLICE][BLOCKS]) {
     const Searches& search = given.search;
-    const u32 p = blockIdx.z, block = blockIdx.x * blockDim.x + threadIdx.x, from = blockIdx.y * SLICE;
-    if (search.active[p] == 0 || block >= search.padded / 4) return;
-    const u32 unit = search.unit[p], to = min(search.draws, from + SLICE);
+    const u32 p = blockIdx.z, first = blockIdx.x * BLOCKS, from = blockIdx.y * SLICE;
+    if (search.active[p] == 0) return;
+    const u32 unit = search.unit[p], count = min(search.draws - from, SLICE);
     if ((u64)(p + 1) * search.draws > given.weights.len) __trap();
-    const f32* weights = given.weights.data + (u64)p * search.draws;
-    f32 all[4] = {}, squares[4] = {};
-    // Draws do not wait for each other: only their sums do.
-#pragma unroll 4
-    for (u32 draw = from; draw < to; draw++) {
-        const f32 weight = __ldg(weights + draw);
-        const float4 z4 = normals_of(search, p, unit, draw, block);
-        const f32 z[4] = {z4.x, z4.y, z4.z, z4.w};
-#pragma unroll
-        for (u32 e = 0; e < 4; e++) {
-            if (weight != 0.0f) all[e] = __fmaf_rn(weight, z[e], all[e]);
-            if (SQUARED && weight != 0.0f) squares[e] = __fmaf_rn(weight, __fmul_rn(z[e], z[e]), squares[e]);
-        }
+    const f32* weights = given.weights.data + (u64)p * search.draws + from;
+    {
+        const u32 block = threadIdx.x % BLOCKS;
+        for (u32 i = threadIdx.x / BLOCKS; i < count; i += LANES)
+            if (first + block < search.blocks) drawn[i][block] = normals_of(search, p, unit, from + i, first + block);
     }
-    const u64 at = ((u64)p * gridDim.y + blockIdx.y) * search.padded + block * 4 + 3;
-    *reinterpret_cast<float4*>(&given.parts[at] - 3) = make_float4(all[0], all[1], all[2], all[3]);
-    if (SQUARED) *reinterpret_cast<float4*>(&given.squares[at] - 3) = make_float4(squares[0], squares[1], squares[2], squares[3]);
+    __syncthreads();
+    // A thread has a parameter.
+    const u32 j = first * 4 + threadIdx.x;
+    if (threadIdx.x >= BLOCKS * 4 || j >= search.padded) return;
+    f32 all = 0.0f, squares = 0.0f;
+#pragma unroll 8
+    for (u32 i = 0; i < count; i++) {
+        const f32 weight = __ldg(weights + i), z = reinterpret_cast<const f32*>(drawn[i])[threadIdx.x];
+        if (weight != 0.0f) all = __fmaf_rn(weight, z, all);
+        if (SQUARED && weight != 0.0f) squares = __fmaf_rn(weight, __fmul_rn(z, z), squares);
+    }
+    const u64 at = ((u64)p * gridDim.y + blockIdx.y) * search.padded + j;
+    given.parts[at] = all;
+    if (SQUARED) given.squares[at] = squares;
 }
 
-__global__ void __launch_bounds__(64) sum(const __grid_constant__ Sum given) {
-    if (given.squares) sum_slice<true>(given);
-    else sum_slice<false>(given);
+__global__ void __launch_bounds__(256) sum(const __grid_constant__ Sum given) {
+    __shared__ float4 drawn[SLICE][BLOCKS];
+    if (given.squares) sum_slice<true>(given, drawn);
+    else sum_slice<false>(given, drawn);
 }
 
 // Where the blocks of a member meet: the last of them adds up what all moved, in order.

@@ -1,10 +1,11 @@
 //! Evolved policies on a market that is known: one column tells the sign of the next bar.
 
-use super::ppo::{at, bits, market, run, stopped};
+use super::ppo::{at, bits, market, run, run_at, stopped};
+use compute::Budget;
 use compute::population::{Precision, Recipe};
-use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, Speed};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, Speed, has_kernels};
 use learn::ppo::Actions;
-use learn::{Config, Learner};
+use learn::{Config, DeviceBudget, Learner};
 
 fn hypers(algorithm: Algorithm, actions: Actions) -> Hypers {
     Hypers { algorithm, population: 64, sigma: 0.1, rank: 0, n_envs: 6, n_steps: 64, actions, fitness: Fitness::Growth }
@@ -44,6 +45,34 @@ fn searches_find_what_is_there() {
             // Half of the bars turn: 0.8 · 20 bp less 2 sides of 1 bp on half of them.
             assert!(best.score > 0.8 * 15.0, "{hypers:?}: {} of 15 bp", best.score);
         }
+    }
+}
+
+/// A card finds it too, by every search that it has kernels for; the same bits each time and after a stop.
+#[test]
+fn searches_on_a_card_find_what_is_there() {
+    let Some(device) = super::made::card() else { return };
+    let at = DeviceBudget { device, budget: Budget::default() };
+    let mut wide = Hypers { rank: 1, ..hypers(Algorithm::OpenAi, Actions::Discrete) };
+    wide.n_envs = 4;
+    let all = ways().into_iter().map(|hypers| (hypers, "16t-16t")).chain([(wide, "256t-256t")]);
+    for (hypers, layers) in all {
+        let (problem, data, folds) = market(3, 0.9, 1e-4);
+        let mut spec = spec(hypers, 60);
+        spec.configs[0].recipe.precision = Precision::Bf16;
+        spec.configs[0].net = format!("row:2 + account:dense8 / {layers} / policy:3").parse().unwrap();
+        if !has_kernels(&at.device, &spec.configs[0].net, &hypers) {
+            continue;
+        }
+        let evolve = Evolve::new(&problem, &data, &folds, spec).unwrap();
+        let outcome = run_at(&evolve, &at, None);
+        for member in &outcome.members {
+            let best = member.best.as_ref().expect("a best").score;
+            assert!(best > 0.8 * 15.0, "{hypers:?}: {best} of 15 bp");
+        }
+        assert_eq!(bits(&run_at(&evolve, &at, None)), bits(&outcome), "{hypers:?}: a second time");
+        let resumed = bits(&run_at(&evolve, &at, Some(stopped(&evolve, &at, 2))));
+        assert_eq!(resumed, bits(&outcome), "{hypers:?}: after a stop");
     }
 }
 

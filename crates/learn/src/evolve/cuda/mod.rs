@@ -1,7 +1,7 @@
 //! Searches on a card: generations (look, trade, rank, sum, and the move of the distribution) stay there, in one
 //! captured graph. The host enqueues as many as it wants and reads behind the last of them how far each member came.
 //!
-//! The kernels of `evolve.cu` are for policies with two hidden layers of 64 whose weights are all drawn, those of
+//! The kernels of `evolve.cu` are for policies with two hidden layers of up to 64 whose weights are all drawn, those of
 //! `evolve_low_rank.cu` for individuals of low rank with two hidden layers of at most 256, on Hopper; both compute in
 //! bf16, and [`fits`] says whether a config is for them. Other configs evolve on the processor. What a distribution is
 //! lies on the card while it works, and comes and goes as a [`State`], so that a snapshot is what it is on a processor.
@@ -35,7 +35,7 @@ const TALLY: usize = 3;
 const REPORT: usize = 3;
 const NUMBERS: usize = 2;
 
-/// Accounts that a warp takes through the net, the width of its hidden layers, and warps of an individual at most.
+/// Accounts that a warp takes through the net, how wide its hidden layers are, and warps of an individual, at most.
 const ROWS: usize = 16;
 const HIDDEN: usize = 64;
 const WARPS: usize = 4;
@@ -44,6 +44,10 @@ const WARPS: usize = 4;
 /// that they wait rather for a step than for each other.
 const QUICK: usize = 10;
 const QUICK_BLOCKS: usize = 2;
+/// Its threads, and steps of which everything that follows from bars held fits into shared memory.
+const QUICK_THREADS: u32 = 192;
+const QUICK_STEPS: usize = 1024;
+const QUICK_STATIC: usize = 8192;
 
 /// Of `evolve_low_rank.cu`: the cards it is for, the widths of hidden layers with steps of 16 inputs, rows of a tile
 /// and tiles of a block, and accounts of an individual in a tile, at most.
@@ -66,7 +70,7 @@ const ARRAYS: usize = 40;
 /// Whose weights individuals have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// All their own; two hidden layers of 64.
+    /// All their own.
     Dense,
     /// The middle's and factors of their own, for layers up to this width, with so many rows of a tile for accounts.
     LowRank { width: usize, seats: usize },
@@ -122,7 +126,7 @@ pub(super) fn shape(context: &Context, net: &Net, stack: &Stack, hypers: &Hypers
         let fits = context.gpu().capability == HOPPER && seats <= SEATS && shared + STATIC <= room;
         return fits.then(|| made(Kind::LowRank { width, seats }, steps, TILES * 128, shared));
     }
-    if first.outputs != HIDDEN || second.outputs != HIDDEN {
+    if widest > HIDDEN {
         return None;
     }
     let steps = [2, 5, 8].into_iter().find(|steps| steps * ROWS >= column + OBSERVED)?;
@@ -317,10 +321,11 @@ impl Card {
         let (traded, traded_grid, fit, summed, summed_grid) = match shape.kind {
             Kind::Dense => {
                 let name = dense_kernel(context, hypers, &sizes, &shape);
-                let threads = if name == "quick" { 128 } else { shape.threads };
+                let (threads, more) =
+                    if name == "quick" { (QUICK_THREADS, held_tables(steps)) } else { (shape.threads, 0) };
                 let traded: Kernel<Trade> = module.kernel(&format!("{name}_{}", shape.steps))?;
-                let summed = (module.kernel("sum")?, grid([padded.div_ceil(256), slices, p], 64, 0));
-                (traded, grid([pairs, p, 1], threads, shape.shared), None, summed.0, summed.1)
+                let summed = (module.kernel("sum")?, grid([padded.div_ceil(64), slices, p], 256, 0));
+                (traded, grid([pairs, p, 1], threads, shape.shared + more), None, summed.0, summed.1)
             }
             Kind::LowRank { width, seats } => {
                 let low = Module::load(context, &LOW_RANK)?;
@@ -334,7 +339,7 @@ impl Card {
                 (traded, traded_grid, Some(fit), low.kernel("sum_factors")?, summed_grid)
             }
         };
-        traded.allow_shared(shape.shared)?;
+        traded.allow_shared(traded_grid.shared)?;
         let seen = (steps * accounts * shape.column / 8).div_ceil(256);
         let ranked = module.kernel(if mirrored { "rank" } else { "rank_each" })?;
         Ok(Card {
@@ -485,8 +490,16 @@ fn numbers_of(algorithm: Algorithm) -> usize {
 fn dense_kernel(context: &Context, hypers: &Hypers, sizes: &Sizes, shape: &Shape) -> &'static str {
     let blocks = sizes.p * sizes.individuals.div_ceil(2);
     let few = blocks <= QUICK_BLOCKS * context.gpu().multiprocessors as usize;
-    let quick = few && sizes.accounts <= QUICK && hypers.actions == Actions::Discrete && shape.steps < 8;
+    let short = sizes.accounts <= QUICK && sizes.steps <= QUICK_STEPS;
+    let room =
+        shape.shared as usize + held_tables(sizes.steps) as usize + QUICK_STATIC <= context.gpu().shared as usize;
+    let quick = few && short && room && hypers.actions == Actions::Discrete && shape.steps < 8;
     if quick { "quick" } else { "trade" }
+}
+
+/// Bytes of what follows from bars held: a root and a logarithm each.
+fn held_tables(steps: usize) -> u32 {
+    12 * (steps as u32 + 1)
 }
 
 /// `[individuals]` what they count, from the fittest on.
