@@ -211,7 +211,7 @@ type Launch<A> = (Kernel<A>, Grid, A);
 enum Mover {
     Climb(Launch<Climb>),
     /// `fold`, then `spread`.
-    Spread(Kernel<Spread>, Launch<Spread>),
+    Spread(Kernel<Spread>, Box<Launch<Spread>>),
 }
 
 /// Members on a card.
@@ -315,7 +315,7 @@ impl Card {
             Mover::Climb((module.kernel("climb")?, movers, climb))
         } else {
             let spread = spread(m, &sizes, &search, &arrays, &rank, &sum, [&numbers, &report])?;
-            Mover::Spread(module.kernel("fold")?, (module.kernel("spread")?, movers, spread))
+            Mover::Spread(module.kernel("fold")?, Box::new((module.kernel("spread")?, movers, spread)))
         };
         let pairs = individuals.div_ceil(2);
         let (traded, traded_grid, fit, summed, summed_grid) = match shape.kind {
@@ -400,7 +400,8 @@ impl Card {
         sum.0.launch(stream, sum.1, &sum.2)?;
         match mover {
             Mover::Climb((climb, grid, given)) => climb.launch(stream, *grid, given),
-            Mover::Spread(fold, (spread, grid, given)) => {
+            Mover::Spread(fold, launch) => {
+                let (spread, grid, given) = &**launch;
                 fold.launch(stream, *grid, given)?;
                 spread.launch(stream, *grid, given)
             }
