@@ -40,10 +40,8 @@ const ROWS: usize = 16;
 const HIDDEN: usize = 64;
 const WARPS: usize = 4;
 
-/// Accounts of an individual whose actions have a lane each, at most, and how many blocks a multiprocessor may have so
-/// that they wait rather for a step than for each other.
+/// Accounts of an individual whose actions have a lane each, at most.
 const QUICK: usize = 10;
-const QUICK_BLOCKS: usize = 2;
 /// Its threads, and steps of which everything that follows from bars held fits into shared memory.
 const QUICK_THREADS: u32 = 192;
 const QUICK_STEPS: usize = 1024;
@@ -490,7 +488,8 @@ fn numbers_of(algorithm: Algorithm) -> usize {
 /// Which kernel individuals with weights of their own trade in; all give the same bits.
 fn dense_kernel(context: &Context, hypers: &Hypers, sizes: &Sizes, shape: &Shape) -> &'static str {
     let blocks = sizes.p * sizes.individuals.div_ceil(2);
-    let few = blocks <= QUICK_BLOCKS * context.gpu().multiprocessors as usize;
+    // A multiprocessor has registers for one block of it: with more blocks they would wait for each other.
+    let few = blocks <= context.gpu().multiprocessors as usize;
     let short = sizes.accounts <= QUICK && sizes.steps <= QUICK_STEPS;
     let room =
         shape.shared as usize + held_tables(sizes.steps) as usize + QUICK_STATIC <= context.gpu().shared as usize;

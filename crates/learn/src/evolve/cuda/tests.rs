@@ -142,15 +142,14 @@ fn individuals_are_those_of_the_processor() {
 fn both_kernels_of_few_accounts_are_alike() {
     let Some(at) = card() else { return };
     let Opened::Cuda(context) = &at.device else { panic!("no card") };
-    let few = |h: &Hypers| h.n_envs as usize <= super::QUICK && h.actions == Actions::Discrete;
-    for (hypers, layers) in dense().into_iter().filter(|(h, _)| few(h)) {
-        let evolve = evolve(hypers, layers, 2);
+    let mut compared = 0;
+    for (hypers, layers) in dense() {
+        let evolve = evolve(hypers, layers, 1);
+        let shape = super::fits(context, &evolve, 0).unwrap();
         let fitness = |plain: bool| {
-            let mut training = begin(&evolve, &at, 2);
+            let mut training = begin(&evolve, &at, 1);
             let card = training.card();
-            let shape = super::fits(context, &evolve, 0).unwrap();
-            let threads = card.trade.1.threads[0];
-            assert_eq!((shape.kind, threads), (Kind::Dense, super::QUICK_THREADS), "{hypers:?} is quick");
+            let quick = card.trade.1.threads[0] == super::QUICK_THREADS && shape.kind == Kind::Dense;
             if plain {
                 let module = super::Module::load(context, &super::EVOLVE).unwrap();
                 card.trade.0 = module.kernel(&format!("trade_{}", shape.steps)).unwrap();
@@ -158,11 +157,15 @@ fn both_kernels_of_few_accounts_are_alike() {
                 (card.trade.1.threads[0], card.trade.1.shared) = (shape.threads, shape.shared);
             }
             (0..3).for_each(|_| advance(&mut training, 1));
-            let all: Vec<u64> = (0..2).flat_map(|p| training.last_fitness(p)).map(f64::to_bits).collect();
-            all
+            (quick, training.last_fitness(0).into_iter().map(f64::to_bits).collect::<Vec<u64>>())
         };
-        assert_eq!(fitness(false), fitness(true), "{hypers:?}");
+        let (quick, found) = fitness(false);
+        if quick {
+            assert_eq!(found, fitness(true).1, "{hypers:?}");
+            compared += 1;
+        }
     }
+    assert!(compared >= 2, "some have so few accounts");
 }
 
 /// A policy that follows the sign of the first column decides the same in bf16, and so its accounts and its fitness
