@@ -333,10 +333,11 @@ impl Blaslt {
         check_status("cublasLtMatrixLayoutSetAttribute", set).map(|()| layout)
     }
 
-    /// The algorithms the library would take for one member, the best guess first; none where it cannot do the product.
-    pub(crate) fn plans(&self, product: &Product, workspace: usize, most: usize) -> Result<Vec<Plan>> {
+    /// The algorithms the library would take for so many members, the best guess first; none where it cannot do the
+    /// product.
+    pub(crate) fn plans(&self, product: &Product, members: usize, workspace: usize, most: usize) -> Result<Vec<Plan>> {
         let f = &self.functions;
-        let made = self.descriptors(product, 1, None)?;
+        let made = self.descriptors(product, members, None)?;
         let mut preference = std::ptr::null_mut();
         // SAFETY: writes one pointer.
         check_status("cublasLtMatmulPreferenceCreate", unsafe { (f.preference_create)(&raw mut preference) })?;

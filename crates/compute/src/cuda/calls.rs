@@ -52,9 +52,19 @@ pub(super) fn head_blocks(batch: usize) -> usize {
     batch.div_ceil(head_slice(batch))
 }
 
+/// Rows of a slice of heads that are a caller's: few, since a slice is the work of one block.
+pub(super) fn callers_slice(batch: usize) -> usize {
+    if batch <= 8192 { 16 } else { 64 }
+}
+
+/// Slices of heads that are a caller's.
+pub(super) fn callers_blocks(batch: usize) -> usize {
+    batch.div_ceil(callers_slice(batch))
+}
+
 /// The most partial sums of columns that any kernel leaves behind.
 pub(super) fn most_blocks(batch: usize) -> usize {
-    blocks(batch).max(head_blocks(batch)).max(super::hopper::blocks(batch))
+    blocks(batch).max(head_blocks(batch)).max(callers_blocks(batch)).max(super::hopper::blocks(batch))
 }
 
 /// Words of an `Order`, what `advance` tells `optimise`.

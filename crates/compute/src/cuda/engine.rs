@@ -15,6 +15,7 @@ mod small;
 mod stack;
 mod step;
 mod steps;
+mod twins;
 
 use super::context::{Context, lock_driver};
 use super::graph::{Event, Graph, Stream};
@@ -30,8 +31,8 @@ use small::SmallPart;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use nets::Hypers;
-pub(crate) use nets::{Nets, need as nets_need, pins as nets_pins};
+pub use nets::{HeadOnCard, Hypers, OptimiserOnCard};
+pub(crate) use nets::{Nets, head_slice, need as nets_need, pins as nets_pins};
 pub(crate) use setup::need;
 pub(crate) use small::KernelPath;
 pub use stack::{Segment, SequencePass, SequencesOnCard, Stack};
@@ -50,6 +51,7 @@ pub(crate) struct Engine {
     between: Option<super::between::Between>,
     small_part: SmallPart,
     calls: super::calls::Calls,
+    bias_sums: nets::BiasSums,
     at: setup::Arrays,
     /// Scratch memory of the two streams.
     workspace: Arc<Workspace>,
@@ -168,6 +170,7 @@ impl Engine {
             small,
             between,
             small_part,
+            bias_sums: nets::BiasSums::load(context)?,
             calls,
             at,
             workspace,

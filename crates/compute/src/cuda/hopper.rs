@@ -65,6 +65,18 @@ pub(super) struct Back {
     pub(super) mode: Mode,
     /// `[S, blocks, inputs]` column sums of what is written.
     pub(super) partial: Slice<f32>,
+    /// How far the same layer of the other tower is, where both towers of one slot go at once.
+    pub(super) twin: Option<Twin>,
+}
+
+/// Elements from a matrix of one tower to that of the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Twin {
+    pub(super) dy: usize,
+    pub(super) weights: usize,
+    pub(super) dx: usize,
+    pub(super) y: usize,
+    pub(super) partial: usize,
 }
 
 arguments! {
@@ -75,6 +87,7 @@ arguments! {
         partial: Slice<f32>,
         stride: usize as u64,
         member: usize as u64,
+        partial_member: usize as u64,
         batch: usize as u32,
         inputs: usize as u32,
         outputs: usize as u32,
@@ -82,7 +95,7 @@ arguments! {
         mode: Mode as u32,
         act: Activation as u32,
         blocks: usize as u32,
-        spare: u32,
+        each: u32,
     }
 }
 
@@ -101,9 +114,10 @@ impl Shape {
     }
 
     /// Whether it beats the library with a pass behind it, as measured on an H200: tiles for half of the processors do,
-    /// for all of them where a tile is long work; narrower and shallower ones were not measured.
-    pub(super) fn beats_library(&self) -> bool {
-        let tiles = self.tiles();
+    /// for all of them where a tile is long work; narrower and shallower ones were not measured. Layers of so many
+    /// towers go at once.
+    pub(super) fn beats_library(&self, towers: usize) -> bool {
+        let tiles = towers * self.tiles();
         self.inputs >= 128 && self.outputs >= 64 && tiles >= if self.outputs <= 512 { 64 } else { 128 }
     }
 
@@ -155,12 +169,20 @@ impl Hopper {
 
     /// The same by blocks alone or in pairs.
     fn back_by(&self, stream: &Stream, b: &Back, pair: usize) -> Result<()> {
-        let (s, slots) = (&b.shape, b.states.len());
+        let s = &b.shape;
         let n = |x: usize| u32::try_from(x).unwrap_or(u32::MAX);
-        let (x_member, y_member) = (s.batch * s.input_stride, s.batch * s.output_stride);
-        let dy = Rows { at: b.at.left, width: s.outputs, rows: s.batch, stride: s.output_stride, member: y_member };
-        let w = Rows { at: b.at.right, width: s.inputs, rows: s.outputs, stride: s.inputs, member: s.params };
-        let dx = Rows { at: b.at.out, width: s.inputs, rows: s.batch, stride: s.input_stride, member: x_member };
+        // From slot to slot, or from tower to tower.
+        let apart = b.twin.unwrap_or(Twin {
+            dy: s.batch * s.output_stride,
+            weights: s.params,
+            dx: s.batch * s.input_stride,
+            y: s.batch * s.input_stride,
+            partial: blocks(s.batch) * s.inputs,
+        });
+        let slots = if b.twin.is_some() { 2 } else { b.states.len() };
+        let dy = Rows { at: b.at.left, width: s.outputs, rows: s.batch, stride: s.output_stride, member: apart.dy };
+        let w = Rows { at: b.at.right, width: s.inputs, rows: s.outputs, stride: s.inputs, member: apart.weights };
+        let dx = Rows { at: b.at.out, width: s.inputs, rows: s.batch, stride: s.input_stride, member: apart.dx };
         let maps =
             [self.map(&dy, slots, [DEPTH, ROWS])?, self.map(&w, slots, [64, DEPTH])?, self.map(&dx, slots, [64, 64])?];
         let work = Packer::pack(&Work {
@@ -168,7 +190,8 @@ impl Hopper {
             y: b.y,
             partial: b.partial,
             stride: s.input_stride,
-            member: x_member,
+            member: apart.y,
+            partial_member: apart.partial,
             batch: s.batch,
             inputs: s.inputs,
             outputs: s.outputs,
@@ -176,7 +199,7 @@ impl Hopper {
             mode: b.mode,
             act: b.derivative,
             blocks: blocks(s.batch),
-            spare: 0,
+            each: if b.twin.is_some() { 2 } else { 1 },
         });
         let args = [Arg::Bytes(&maps[0]), Arg::Bytes(&maps[1]), Arg::Bytes(&maps[2]), Arg::Bytes(work.bytes())];
         // Blocks stay and take tile after tile; which block does a tile changes no bit of it.
@@ -263,6 +286,7 @@ mod tests {
                     states,
                     mode: Mode::Step,
                     partial,
+                    twin: None,
                 };
                 let made = [1, PAIR].map(|pair| {
                     stream.fill(&dx, 0x7f).unwrap();
@@ -297,9 +321,9 @@ mod tests {
 
     #[test]
     fn hopper_is_used_only_where_it_was_measured_to_win() {
-        let pays = |batch, inputs, outputs| {
+        let pays = |towers: usize, batch, inputs, outputs| {
             let params = inputs * outputs;
-            Shape { batch, inputs, outputs, input_stride: inputs, output_stride: outputs, params }.beats_library()
+            Shape { batch, inputs, outputs, input_stride: inputs, output_stride: outputs, params }.beats_library(towers)
         };
         for (batch, inputs, outputs, expected) in [
             (65536, 2048, 1024, true),
@@ -314,7 +338,9 @@ mod tests {
             (65536, 64, 64, false),
             (65536, 256, 8, false),
         ] {
-            assert_eq!(pays(batch, inputs, outputs), expected, "{batch} {inputs} {outputs}");
+            assert_eq!(pays(1, batch, inputs, outputs), expected, "{batch} {inputs} {outputs}");
         }
+        // Both towers at once have twice the tiles.
+        assert!(pays(2, 1024, 2048, 1024) && pays(2, 1024, 1024, 512) && !pays(2, 512, 1024, 512));
     }
 }

@@ -32,7 +32,7 @@ pub(crate) use array::Memory;
 pub(crate) use context::lock_driver;
 pub use context::{Context, Gpu, gpus};
 pub use driver::{Driver, NoDriver, check, driver};
-pub use engine::{Hypers, Segment, SequencePass, SequencesOnCard, Stack};
+pub use engine::{HeadOnCard, Hypers, OptimiserOnCard, Segment, SequencePass, SequencesOnCard, Stack};
 pub use graph::{Event, Graph, Stream};
 pub use image::Image;
 pub(crate) use memory::aligned;
@@ -40,4 +40,4 @@ pub use memory::{Plain, Slab, Slice};
 pub use module::{Grid, Kernel, Module};
 pub use rates::{Rates, rates};
 
-pub(crate) use engine::{Engine, KernelPath, Nets, need, nets_need, nets_pins};
+pub(crate) use engine::{Engine, KernelPath, Nets, head_slice, need, nets_need, nets_pins};

@@ -83,7 +83,7 @@ pub fn rates(context: &Arc<Context>, quick: bool) -> Result<Rates> {
             tf32,
             aligned: 256,
         };
-        let Some(plan) = library.plans(&product, workspace.len(), 1)?.into_iter().next() else { return Ok(None) };
+        let Some(plan) = library.plans(&product, 1, workspace.len(), 1)?.into_iter().next() else { return Ok(None) };
         let (left, right, out) = (one.address(), two.address(), three.address());
         let at = Addresses { left, right, out, bias: 0, accumulate: false };
         let space = (workspace.address(), workspace.len());

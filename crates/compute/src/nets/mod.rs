@@ -23,7 +23,7 @@ mod tests;
 
 pub use self::descent::Loss;
 pub use crate::cpu::{Forward, Packed, Ready, Rows, SequenceGradient, SequenceLoss, Sequences, Stepper};
-pub use crate::cuda::{Hypers, Segment, SequencePass, SequencesOnCard};
+pub use crate::cuda::{HeadOnCard, Hypers, OptimiserOnCard, Segment, SequencePass, SequencesOnCard};
 
 use crate::cpu::{Given, Plan, Source, Update};
 use crate::cuda::{Array, Stream};
@@ -168,6 +168,12 @@ pub struct StepOptions<'a> {
     /// `[P]` is given the global norms of the gradients, before clipping; not finite where a member stays as it was, 0
     /// where it was left out.
     pub norms: Option<&'a Array<f32>>,
+}
+
+/// Rows of a slice of the heads' sums where a caller's kernel may do the heads of such nets on a card
+/// ([`HeadOnCard`]); none where it may not.
+pub fn head_slice(net: &Net, precision: Precision, rows: usize) -> Option<usize> {
+    crate::cuda::head_slice(net, &Layout::new(net).ok()?, precision, rows)
 }
 
 /// Nets of one architecture on one device.
@@ -474,6 +480,56 @@ impl Nets {
         self.follows()?;
         self.forgets()?;
         self.card()?.backward_on(stream, d_out)
+    }
+
+    /// Where each head's kernel reads and writes, if heads may be the caller's ([`head_slice`]).
+    ///
+    /// # Errors
+    ///
+    /// On a processor.
+    pub fn heads_on_card(&mut self) -> Result<Option<Vec<HeadOnCard>>> {
+        Ok(self.card()?.heads_on_card())
+    }
+
+    /// Where the optimiser's numbers lie, for a caller's kernel that takes its steps.
+    ///
+    /// # Errors
+    ///
+    /// On a processor, or where there is no optimiser.
+    pub fn optimiser_on_card(&mut self) -> Result<OptimiserOnCard> {
+        self.learns()?;
+        Ok(self.card()?.optimiser_on_card())
+    }
+
+    /// The inputs of at most [`Setup::rows`] rows of all members, for nets whose heads are the caller's. It is put on
+    /// this very stream, beside whatever passes are under way: what was made of the rows before them has to be done.
+    ///
+    /// # Errors
+    ///
+    /// As [`forward_on`](Nets::forward_on), and where heads are no caller's.
+    pub fn rows_on(&mut self, stream: &Stream, batch: OnCard<'_>) -> Result<()> {
+        self.last = None;
+        self.card()?.rows_on(stream, batch)
+    }
+
+    /// [`forward_on`](Nets::forward_on) of the rows of the last [`rows_on`](Nets::rows_on), up to the heads.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no such rows.
+    pub fn hidden_on(&mut self, stream: &Stream) -> Result<()> {
+        self.last = None;
+        self.card()?.hidden_on(stream)
+    }
+
+    /// [`backward_on`](Nets::backward_on) from what the caller's kernel wrote at the heads and before them.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn backward_past_heads_on(&mut self, stream: &Stream) -> Result<()> {
+        self.learns()?;
+        self.card()?.backward_past_heads_on(stream)
     }
 
     /// [`optimise`](Nets::optimise) in the same way. Hyper-parameters are read when the work runs, so that they may be

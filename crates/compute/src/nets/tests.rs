@@ -740,6 +740,52 @@ fn bits_do_not_depend_on_neighbours_or_threads() {
     assert_eq!(run(2, &world.member_setups[1..2], 1)[0], all[1]);
 }
 
+/// Two towers of one shape go together where a member is alone; its bits are those it has in company, and inputs that
+/// are taken in one pass are those of a gather.
+#[test]
+fn twin_towers_have_the_bits_of_each_by_itself() {
+    for context in cards() {
+        let device = Opened::Cuda(context.clone());
+        let towers = ["256-128 | 256-128", "2048-1024-512 | 2048-1024-512", "72-40 | 72-40"];
+        for (towers, rows) in towers.into_iter().zip([300, 1024, 1]) {
+            let world = World::new(&format!("row:21 + account:dense3 / {towers} / policy:3 | value:1"), 2, rows);
+            let d_out: Vec<Vec<f32>> = world.net.heads.iter().map(|h| numbers(40, 2 * rows * h.classes)).collect();
+            let run = |members: std::ops::Range<usize>, on_stream: bool| {
+                let setups = &world.member_setups[members.clone()];
+                let mut nets = world.made(&device, Precision::Bf16, setups).unwrap();
+                let part = |of: &[f32], each: usize| of[members.start * each..members.end * each].to_vec();
+                let ids = &world.ids[members.start * rows..members.end * rows];
+                let extras = part(&world.extras, rows * world.net.extras());
+                let gradients: Vec<Vec<f32>> =
+                    d_out.iter().zip(&world.net.heads).map(|(d, h)| part(d, rows * h.classes)).collect();
+                let mut card = Card::new(&context, 8 << 20);
+                let (on_card, shown) = (card.put(ids), card.put(&extras));
+                let given: Vec<Array<f32>> = gradients.iter().map(|d| card.put(d)).collect();
+                let (out, mut made) = (nets.head_arrays(rows).unwrap(), vec![vec![]; 2]);
+                for _ in 0..2 {
+                    if on_stream {
+                        let batch = OnCard { rows, ids: Some(&on_card), extras: Some(&shown) };
+                        nets.forward_on(&card.stream, batch, &out).unwrap();
+                        nets.backward_on(&card.stream, &given).unwrap();
+                        card.stream.wait().unwrap();
+                    } else {
+                        nets.forward(0..members.len(), Batch { rows, ids, extras: &extras }, &mut made).unwrap();
+                        nets.backward(&gradients.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+                    }
+                    nets.optimise(&vec![Hyper::default(); members.len()], None).unwrap();
+                }
+                (0..members.len()).map(|m| bits(&nets.params(m).unwrap())).collect::<Vec<_>>()
+            };
+            let both = run(0..2, false);
+            assert!(run(0..2, true) == both, "{towers}: on a stream");
+            for (m, in_company) in both.iter().enumerate() {
+                assert!(run(m..m + 1, m == 0)[0] == *in_company, "{towers}: member {m}");
+            }
+            assert!(both[0] != both[1]);
+        }
+    }
+}
+
 #[test]
 fn layers_start_from_their_configured_init() {
     for (_, device) in devices() {

@@ -41,11 +41,12 @@ struct alignas(64) Map {
 };
 
 struct Work {
-    const SlotState* states; // [S]
+    const SlotState* states; // [S / each]
     const bf16* y;       // outputs of the layer before, at their first column
-    float* partial;      // [S, blocks, inputs]
+    float* partial;      // [S] of [blocks, inputs]
     u64 stride;          // of y: from row to row
     u64 member;          // and from slot to slot
+    u64 partial_member;  // of the partial sums, from slot to slot
     u32 batch;
     u32 inputs;
     u32 outputs;
@@ -53,7 +54,7 @@ struct Work {
     u32 mode;
     u32 act;
     u32 blocks;          // ceil(batch / 64)
-    u32 spare;
+    u32 each;            // slots that share a state: 2 where they are both towers of a member
 };
 
 constexpr u32 ROWS = 128, COLUMNS = 256, DEPTH = 32, STAGES = 6;
@@ -186,7 +187,7 @@ template <u32 PAIR> __device__ __forceinline__ void tiles(const Map& dy, const M
     const u32 first = blockIdx.x / PAIR, apart = gridDim.x / PAIR;
     // The next tile of this block whose slot takes part.
     auto busy = [&](u32 tile) {
-        while (tile < total && idle(w.states[tile / (across * down)], w.mode)) tile += apart;
+        while (tile < total && idle(w.states[tile / (across * down * w.each)], w.mode)) tile += apart;
         return tile;
     };
     const u32 group = threadIdx.x / 128, lane = threadIdx.x % 32;
@@ -243,7 +244,7 @@ template <u32 PAIR> __device__ __forceinline__ void tiles(const Map& dy, const M
                         sums[4] += low_half(x.z), sums[5] += high_half(x.z), sums[6] += low_half(x.w), sums[7] += high_half(x.w);
                     }
                 if (top < w.batch && tile.left + 8 * lane < w.inputs) {
-                    float* to = w.partial + ((u64)tile.slot * w.blocks + top / 64) * w.inputs + tile.left + 8 * lane;
+                    float* to = w.partial + tile.slot * w.partial_member + (u64)(top / 64) * w.inputs + tile.left + 8 * lane;
                     store4(to, make_float4(sums[0], sums[1], sums[2], sums[3]));
                     store4(to + 4, make_float4(sums[4], sums[5], sums[6], sums[7]));
                 }

@@ -7,16 +7,17 @@
 // | kernel           | block | grid                          |
 // |------------------|-------|-------------------------------|
 // | take_ids         | 256   | [ceil(B / 256), P]            |
+// | take_rows_T      | 256   | [ceil(B / 8), P]              |
 // | take_extras      | 256   | [ceil(B × features / 256), P] |
 // | give_outputs     | 256   | [ceil(B × outputs / 256), P]  |
 // | take_gradients_T | 256   | [ceil(B × width / 256), P]    |
-// | end_step         | 256   | [ceil(params / 1024), P]      |
-// | optimise_each    | 256   | [any, P], 1024 elements a block and round |
+// | sum_biases       | 256   | [ceil(widest / 32), layers]   |
+// | end_step         | 256   | [ceil(params / (1024 × rounds)), P] |
+// | optimise_each    | 256   | [any, P], a share of the parameters each |
 // | adopt            | 256   | [ceil(params / 1024)]         |
 // registers: 64
 
-#include "../cuda/view.cuh"
-#include "optimiser.cuh"
+#include "hypers.cuh"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // take_ids: the ids of a batch. An id that is none, or whose window reaches before a table, is replaced by one that is
@@ -54,6 +55,69 @@ extern "C" __global__ void __launch_bounds__(256) take_ids(const TakeIdsArgs giv
     given.rows[(u64)slot * given.batch + own] = id;
     given.live[(u64)slot * given.batch + own] = inside ? 1.0f : 0.0f;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// take_rows: the whole input of nets that read rows of tables and dense numbers and nothing else, in one pass: what
+// take_ids, take_extras and a gather of every input do. A warp has a row.
+// ---------------------------------------------------------------------------------------------------------------------
+struct RowsOfInput {
+    const float* table;   // [rows, stride] of a table; null: dense
+    const u32* map;       // [ids], or null
+    const float* mean;    // [P, features], or null both
+    const float* inverse;
+    u64 stride;
+    u32 features;
+    u32 column;           // of the extras, where it is dense
+    u32 at;               // its first column in a row that is written
+    u32 padded;           // columns that are written, zeros behind the features
+};
+
+template <typename T> struct TakeRowsArgs {
+    View<const u32> ids;      // [P, all], or none: all are `instead`
+    View<const float> extras; // [P, all, wide], or none
+    u64* wrong;               // [1] 2^32 + an id that was wrong
+    T* to;                    // [P, B, to_stride]
+    u64 to_stride;
+    RowsOfInput inputs[4];
+    u32 count;                // inputs
+    u32 known;                // ids there are
+    u32 instead;
+    u32 wide;
+    u32 all;
+    u32 begin;
+    u32 batch;
+};
+
+template <typename T> __device__ __forceinline__ void take_rows(const TakeRowsArgs<T>& given) {
+    const u32 slot = blockIdx.y, own = blockIdx.x * 8 + threadIdx.x / 32, row = given.begin + own, lane = threadIdx.x % 32;
+    if (own >= given.batch) return;
+    const bool inside = row < given.all;
+    u32 id = given.instead;
+    if (inside && given.ids) {
+        const u32 asked = given.ids[(u64)slot * given.all + row];
+        if (asked < given.known) id = asked;
+        else if (lane == 0) *given.wrong = (1ull << 32) + asked;
+    }
+    const float* extras = inside && given.extras ? &given.extras[((u64)slot * given.all + row) * given.wide] : nullptr;
+    T* to = given.to + ((u64)slot * given.batch + own) * given.to_stride;
+#pragma unroll 1
+    for (u32 i = 0; i < given.count; i++) {
+        const RowsOfInput& input = given.inputs[i];
+        const float* from = input.table ? input.table + (input.map ? input.map[id] : id) * input.stride : extras + input.column;
+        const bool scaled = input.mean != nullptr;
+        const u64 of = (u64)slot * input.features;
+        for (u32 c = lane; c < input.padded; c += 32) {
+            // The tail is zeros: a bad number in a row that counts for nothing must not spoil the sums.
+            float x = inside && c < input.features ? from[c] : 0.0f;
+            // No fma here: the bits are to be those of the CPU.
+            if (scaled && inside && c < input.features) x = __fmul_rn(__fsub_rn(x, input.mean[of + c]), input.inverse[of + c]);
+            to[input.at + c] = round_to<T>(x);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) take_rows_f32(const TakeRowsArgs<float> given) { take_rows<float>(given); }
+extern "C" __global__ void __launch_bounds__(256) take_rows_bf16(const TakeRowsArgs<bf16> given) { take_rows<bf16>(given); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // take_extras: the numbers of one dense input, as rows of a table of their own.
@@ -128,23 +192,46 @@ extern "C" __global__ void __launch_bounds__(256) take_gradients_bf16(const Take
     take_gradients<bf16>(given);
 }
 
-// Each member's hyper-parameters, as they are when a step runs.
-struct Hypers {
-    View<const float> rate; // [P] each
-    View<const float> beta1;
-    View<const float> beta2;
-    View<const float> eps;
-    View<const float> decay;
-    View<const float> clip; // not above 0: none
-    View<const double> weight;
+// ---------------------------------------------------------------------------------------------------------------------
+// sum_biases: `sum_partials` for the biases of many layers of one member at once, with the same bits.
+// ---------------------------------------------------------------------------------------------------------------------
+struct BiasSum {
+    const float* partial; // [blocks, n]
+    float* out;           // [n]
+    u32 n;                // a multiple of 4
+    u32 blocks;
 };
 
-__device__ __forceinline__ Optimiser optimiser_of(const Hypers& each, u32 slot, u32 rule) {
-    Optimiser o = {};
-    o.rule = rule;
-    o.beta1 = each.beta1[slot], o.beta2 = each.beta2[slot], o.eps = each.eps[slot];
-    o.decay = each.decay[slot], o.clip = each.clip[slot];
-    return o;
+struct SumBiasesArgs {
+    const SlotState* states; // [1]
+    BiasSum layers[16];
+    u32 mode;
+};
+
+// Eight lanes take 32 columns; group g of 32 adds the blocks g, g + 32, ...; then the 32 sums are added in order.
+extern "C" __global__ void __launch_bounds__(256) sum_biases(const SumBiasesArgs given) {
+    if (idle(given.states[0], given.mode)) return;
+    const BiasSum& of = given.layers[blockIdx.y];
+    if (blockIdx.x * 32 >= of.n) return;
+    __shared__ double sums[32][33];
+    const u32 group = threadIdx.x / 8, lane = threadIdx.x % 8, column = blockIdx.x * 32 + lane * 4;
+    double sum[4] = {0.0, 0.0, 0.0, 0.0};
+    if (column < of.n) {
+#pragma unroll 4
+        for (u32 k = group; k < of.blocks; k += 32) {
+            const float4 v = load4(of.partial + (u64)k * of.n + column);
+            sum[0] += (double)v.x, sum[1] += (double)v.y, sum[2] += (double)v.z, sum[3] += (double)v.w;
+        }
+    }
+    for (u32 i = 0; i < 4; i++) sums[group][lane * 4 + i] = sum[i];
+    __syncthreads();
+    const u32 own = blockIdx.x * 32 + threadIdx.x;
+    if (threadIdx.x < 32 && own < of.n) {
+        double all = 0.0;
+#pragma unroll 8
+        for (u32 g = 0; g < 32; g++) all += sums[g][threadIdx.x];
+        of.out[own] = (float)all;
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -159,11 +246,12 @@ struct EndStepArgs {
     View<const u32> mask;    // [P] 0 leaves a member out; or none
     View<float> norms;       // [P] written; or none
     Hypers each;
-    double* norm_partial;    // [P, blocks] sums of squares of 1024 elements each
+    double* norm_partial;    // [P, blocks] sums of squares of 1024 × rounds elements each
     u32* arrived;            // [P] 0 before and after
     Order* orders;           // [P]
     u32 count;
     u32 rule;
+    u32 rounds;              // of 1024 elements in a block
 };
 
 extern "C" __global__ void __launch_bounds__(256) end_step(const EndStepArgs given) {
@@ -175,14 +263,24 @@ extern "C" __global__ void __launch_bounds__(256) end_step(const EndStepArgs giv
         if (given.norms) given.norms[slot] = 0.0f;
         return;
     }
-    const u64 at = (u64)blockIdx.x * 1024 + threadIdx.x * 4;
     double sum = 0.0;
-    if (at < given.params) {
-        float* to = given.grads + slot * given.params + at;
-        const float* from = given.count > 0 ? given.parts.data + (u64)slot * given.count * given.params + at : to;
-        const float4 v = added(from, given.params, given.count);
-        if (given.count > 0) store4(to, v);
-        sum = squares(v);
+    const u64 first = (u64)blockIdx.x * given.rounds * 1024 + threadIdx.x * 4;
+    if (given.count > 0) {
+        for (u32 round = 0; round < given.rounds; round++) {
+            const u64 at = first + round * 1024;
+            if (at >= given.params) break;
+            const float4 v = added(given.parts.data + (u64)slot * given.count * given.params + at, given.params, given.count);
+            store4(given.grads + slot * given.params + at, v);
+            sum += squares(v);
+        }
+    } else {
+        const float* from = given.grads + slot * given.params;
+#pragma unroll 8
+        for (u32 round = 0; round < given.rounds; round++) {
+            const u64 at = first + round * 1024;
+            const float4 v = at < given.params ? fetch4(from + at) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            sum += squares(v);
+        }
     }
     __shared__ double scratch[8];
     if (!comes_last(slot, sum, given.norm_partial, given.arrived, scratch)) return;
@@ -211,13 +309,38 @@ struct OptimiseEachArgs {
     float* mean;
     float* square;
     bf16* copy;          // [P, params] bf16 of the master, or null
-    float* average;      // null
     Hypers each;
     u32 rule;
 };
 
+// Numbers of an arena that do not fit into the second-level cache with what passes read: they leave room for that.
+__device__ __forceinline__ float4 stream4(const float* at) { return __ldcs(reinterpret_cast<const float4*>(at)); }
+__device__ __forceinline__ void stream4(float* at, float4 v) { __stcs(reinterpret_cast<float4*>(at), v); }
+
+// Blocks have equal shares, so that none is left over when all others are done.
 extern "C" __global__ void __launch_bounds__(256) optimise_each(const OptimiseEachArgs given) {
-    optimise_row(given, optimiser_of(given.each, blockIdx.y, given.rule));
+    const u32 slot = blockIdx.y;
+    const Order order = given.orders[slot];
+    if (order.go == 0) return;
+    const Optimiser o = optimiser_of(given.each, slot, given.rule);
+    const Divisor weight(order.weight), root(order.root);
+    const u64 row = slot * given.params, fours = given.params / 4;
+    const u64 end = fours * (blockIdx.x + 1) / gridDim.x;
+    const float* __restrict__ grads = given.grads + row;
+    float* __restrict__ master = given.master + row;
+    float* __restrict__ mean = given.mean + row;
+    float* __restrict__ square = given.square + row;
+    bf16* __restrict__ copy = given.copy ? given.copy + row : nullptr;
+#pragma unroll 4
+    for (u64 i = fours * blockIdx.x / gridDim.x + threadIdx.x; i < end; i += 256) {
+        const u64 at = 4 * i;
+        Four four = {stream4(master + at), stream4(mean + at), stream4(square + at)};
+        adapt(four, stream4(grads + at), order, weight, root, o);
+        stream4(master + at, four.param);
+        stream4(mean + at, four.mean);
+        stream4(square + at, four.square);
+        if (copy) store4(copy + at, four.param);
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 //! tables'.
 
 mod calls;
+mod heads;
 mod inputs;
 
 use super::products::Products;
@@ -28,6 +29,9 @@ use crate::population::{Data, Member, Pace, Pins, Precision, Recipe};
 use crate::tables::Tables;
 pub use calls::Hypers;
 use calls::each;
+pub(super) use calls::{BiasSum, BiasSums};
+pub(crate) use heads::head_slice;
+pub use heads::{HeadOnCard, OptimiserOnCard};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -124,6 +128,8 @@ pub(crate) struct Nets {
     streamed: bool,
     /// An id whose windows are whole in every table.
     whole: Option<u32>,
+    /// Where inputs go that one kernel takes, of nets that read rows of tables and dense numbers and nothing else.
+    plain: Option<heads::PlainInputs>,
 }
 
 impl Engine {
@@ -141,15 +147,15 @@ impl Engine {
         self.layout.linears.iter().skip(self.layout.linears.len() - self.layout.heads).zip(&self.at.logits)
     }
 
-    /// Rows that lie in place, through the net; outputs without their bias. What has a dropout leaves values out in
-    /// training alone.
-    fn outputs_of_rows(&self, first: usize, slots: usize, training: bool) -> Result<()> {
+    /// Rows whose ids lie in place, or whose inputs do where they are `gathered`, through the net; outputs without
+    /// their bias. What has a dropout leaves values out in training alone.
+    fn outputs_of_rows(&self, first: usize, slots: usize, training: bool, gathered: bool) -> Result<()> {
         match self.path {
-            KernelPath::CallersLoss if training || !self.layout.drops() => {
-                self.forward(first, slots, Mode::Step, false)
+            KernelPath::CallersLoss => {
+                let mode = if training || !self.layout.drops() { Mode::Step } else { Mode::Always };
+                self.pass(first, slots, mode, gathered)
             }
-            KernelPath::CallersLoss => self.forward(first, slots, Mode::Always, false),
-            _ => self.logits_only(first, slots),
+            _ => self.logits_only(first, slots, gathered),
         }
     }
 
@@ -190,7 +196,7 @@ impl Engine {
                 }
                 main.put(&to.part(from * wide, n * batch * wide), &padded)?;
             }
-            self.outputs_of_rows(slots.start, n, training)?;
+            self.outputs_of_rows(slots.start, n, training, false)?;
             for (h, (out, (head, made))) in out.iter_mut().zip(self.heads()).enumerate() {
                 let (width, outputs) = (head.output.width, head.outputs);
                 let made = main.get(&made.part(from * width, n * batch * width))?;
@@ -206,6 +212,11 @@ impl Engine {
         Ok(())
     }
 }
+
+/// Parameters from which on a block of `end_step` has eight rounds.
+const LARGE: usize = 1 << 18;
+/// Blocks of `optimise_each` that a multiprocessor holds.
+const OPTIMISERS: usize = 5;
 
 /// Members in a population's words.
 fn members(net: &Net, member_setups: &[MemberSetup]) -> Vec<Member> {
@@ -280,6 +291,7 @@ impl Nets {
             rows: None,
             streamed: false,
             whole: tables.first_whole(net),
+            plain: heads::plain_inputs(net, layout).filter(|_| engine.small.is_none()),
             engine,
         })
     }
@@ -461,7 +473,12 @@ impl Nets {
         let e = &self.engine;
         let Some(lossless) = &e.at.lossless else { return Err(no_optimiser()) };
         if e.calls.only_products {
-            return e.outputs_of_rows(0, e.members, training);
+            return e.outputs_of_rows(0, e.members, training, self.plain.is_some());
+        }
+        if self.plain.is_some() {
+            self.take_rows(&e.main, given, begin, whole)?;
+            e.outputs_of_rows(0, e.members, training, true)?;
+            return self.give_outputs(given.rows, begin, out);
         }
         let (p, all, begin, batch) = (e.members, n(given.rows), n(begin), n(e.recipe.batch));
         let ids = calls::TakeIdsArgs {
@@ -493,7 +510,14 @@ impl Nets {
             };
             each(&self.calls.take_extras, &e.main, (e.recipe.batch * input.features, 256), p, &numbers)?;
         }
-        e.outputs_of_rows(0, p, training)?;
+        e.outputs_of_rows(0, p, training, false)?;
+        self.give_outputs(given.rows, begin as usize, out)
+    }
+
+    /// Outputs of the rows from `begin` on, with their bias and without padding.
+    fn give_outputs(&self, rows: usize, begin: usize, out: &[Array<f32>]) -> Result<()> {
+        let e = &self.engine;
+        let (p, all, begin, batch) = (e.members, n(rows), n(begin), n(e.recipe.batch));
         for (out, (head, z)) in out.iter().zip(e.heads()) {
             let made = calls::GiveOutputsArgs {
                 z: *z,
@@ -580,6 +604,8 @@ impl Nets {
         let (at, params, p) = (&e.at, e.layout.params, e.members);
         let orders = Address(at.orders.part(0, p * ORDER).address());
         let rule = rule_code(e.recipe.optimiser.rule);
+        // By the parameters alone, because the norm is added by it.
+        let rounds = if params > LARGE { 8 } else { 1 };
         let end = calls::EndStepArgs {
             states: at.states,
             grads: at.gradient,
@@ -593,8 +619,9 @@ impl Nets {
             orders,
             count: n(given.parts.map_or(0, |parts| parts.len() / (p * params))),
             rule,
+            rounds: n(rounds),
         };
-        each(&self.calls.end_step, &e.main, (params, 1024), p, &end)?;
+        each(&self.calls.end_step, &e.main, (params, 1024 * rounds), p, &end)?;
         let step = calls::OptimiseEachArgs {
             params: params as u64,
             orders,
@@ -603,11 +630,13 @@ impl Nets {
             mean: at.mean,
             square: at.square,
             copy: at.shadow,
-            average: None,
             each: hypers.clone(),
             rule,
         };
-        each(&self.calls.optimise_each, &e.main, (params, 4096), p, &step)
+        // As many blocks as a card holds, if each has enough to do.
+        let most = OPTIMISERS * e.context.gpu().multiprocessors as usize;
+        let share = params.div_ceil(most.div_ceil(p)).max(1024);
+        each(&self.calls.optimise_each, &e.main, (params, share), p, &step)
     }
 
     /// One copy of everything that a member has learned.

@@ -130,12 +130,12 @@ impl Engine {
         self.calls.score_sum(&self.main, &args)
     }
 
-    /// Logits of rows that lie in `rows` already.
-    pub(super) fn logits_only(&self, first: usize, slots: usize) -> Result<()> {
+    /// Logits of rows that lie in `rows` already, or whose inputs are `gathered`.
+    pub(super) fn logits_only(&self, first: usize, slots: usize, gathered: bool) -> Result<()> {
         if let Some(small) = &self.small {
             return self.small_logits(small, first, slots);
         }
-        self.forward(first, slots, Mode::Always, false)?;
+        self.pass(first, slots, Mode::Always, gathered)?;
         if self.fused_head() { self.head(first, slots, Mode::Always) } else { Ok(()) }
     }
 
@@ -181,7 +181,7 @@ impl Engine {
     }
 
     /// Blocks that add up the loss of a head.
-    fn loss_blocks(&self) -> usize {
+    pub(super) fn loss_blocks(&self) -> usize {
         let batch = self.recipe.batch;
         if self.fused_head() { calls::head_blocks(batch) } else { calls::blocks(batch) }
     }
@@ -193,6 +193,17 @@ impl Engine {
 
     /// Inputs gathered, and every layer in order, up to a head that is fused with its loss.
     pub(super) fn forward(&self, first: usize, slots: usize, mode: Mode, choose: bool) -> Result<()> {
+        self.gather(first, slots, mode, choose)?;
+        self.layers(first, slots, mode, self.walked())
+    }
+
+    /// The same of rows that lie in `rows` already, or whose inputs are `gathered`.
+    pub(super) fn pass(&self, first: usize, slots: usize, mode: Mode, gathered: bool) -> Result<()> {
+        if gathered { self.layers(first, slots, mode, self.walked()) } else { self.forward(first, slots, mode, false) }
+    }
+
+    /// The inputs, and what recurrent layers make of them.
+    fn gather(&self, first: usize, slots: usize, mode: Mode, choose: bool) -> Result<()> {
         let (batch, at) = (self.recipe.batch, &self.at);
         let places = self.layout.gathered(&self.net);
         // Whatever reads the first input decides which rows the batch has.
@@ -240,7 +251,15 @@ impl Engine {
         if !decides {
             self.steps_forward(first, slots, mode, false)?;
         }
-        self.after_recurrents(first, slots, mode)?;
+        self.after_recurrents(first, slots, mode)
+    }
+
+    /// The first `count` layers in order, from inputs that lie in place.
+    pub(super) fn layers(&self, first: usize, slots: usize, mode: Mode, count: usize) -> Result<()> {
+        if slots == 1 && !self.products.twins.is_empty() {
+            return self.layers_of_twins(first, mode, count);
+        }
+        let batch = self.recipe.batch;
         // Towers go side by side where one does not fill the card.
         let towers = if self.products.fill(&self.layout, batch) { None } else { two_towers(&self.layout) };
         let (begun, done) = (&self.events[0], &self.events[self.layout.linears.len()]);
@@ -248,7 +267,7 @@ impl Engine {
             begun.record(&self.main)?;
             self.side.after(begun)?;
         }
-        for (i, linear) in self.layout.linears[..self.walked()].iter().enumerate() {
+        for (i, linear) in self.layout.linears[..count].iter().enumerate() {
             let layer = &self.products.layers[i];
             let beside = towers.as_ref().is_some_and(|second| second[i]);
             let (stream, space) = if beside { (&self.side, 1) } else { (&self.main, 0) };
@@ -360,6 +379,15 @@ impl Engine {
     /// Gradients, from the heads to the first layer; those of biases, and of weights but in the largest nets, beside
     /// those of activations.
     pub(super) fn backward(&self, first: usize, slots: usize) -> Result<()> {
+        self.backward_from(first, slots, false)
+    }
+
+    /// The same; `past` says that somebody else has left the gradients at the heads and before them, and the partial
+    /// sums of both.
+    pub(super) fn backward_from(&self, first: usize, slots: usize, past: bool) -> Result<()> {
+        if slots == 1 && !self.products.twins.is_empty() {
+            return self.backward_of_twins(first, past);
+        }
         let (layout, at, batch) = (&self.layout, &self.at, self.recipe.batch);
         let states = self.states_of(first, slots);
         let last = layout.linears.len();
@@ -373,18 +401,20 @@ impl Engine {
         // Products that fill the card for long only get in each other's way side by side.
         let (stream, space) = if self.products.fill(layout, batch) { (&self.main, 0) } else { (&self.side, 1) };
         // Our own losses add up the gradients of the heads' biases; a gradient that was given has nobody who did.
-        let summed_up = if self.path == KernelPath::CallersLoss { last } else { last - layout.heads };
+        let blocks = if past { calls::callers_blocks(batch) } else { self.loss_blocks() };
+        let summed_up = if self.path == KernelPath::CallersLoss && !past { last } else { last - layout.heads };
         for (made, partial) in summed.iter_mut().zip(&at.bias_partial).skip(summed_up) {
-            *made = Some((*partial, self.loss_blocks()));
+            *made = Some((*partial, blocks));
         }
         for (i, linear) in layout.linears.iter().enumerate().rev() {
             let layer = &self.products.layers[i];
-            let whole = i + 1 == last && self.fused_head();
+            let given = past && i + layout.heads >= last;
+            let whole = given || (i + 1 == last && self.fused_head());
             if whole
                 && linear.passes_back
                 && let Some(before) = single(layout, linear)
             {
-                summed[before] = Some((at.head_partial, self.loss_blocks()));
+                summed[before] = Some((if given { at.bias_partial[before] } else { at.head_partial }, blocks));
             }
             // The gradient at this layer's output is complete here: those of its weights may begin.
             self.events[i].record(&self.main)?;
@@ -475,14 +505,14 @@ impl Engine {
     }
 
     /// The rows of a layer's output that begin at an address.
-    fn rows(&self, i: usize, at: u64) -> Rows {
+    pub(super) fn rows(&self, i: usize, at: u64) -> Rows {
         let place = &self.layout.linears[i].output;
         Rows { at, batch: self.recipe.batch, width: place.width, stride: self.layout.buffers[place.buffer].stride }
     }
 
     /// One product on one of the streams.
     #[expect(clippy::too_many_arguments, reason = "a product is these things")]
-    fn product(
+    pub(super) fn product(
         &self,
         stream: &Stream,
         workspace: usize,
@@ -519,6 +549,7 @@ impl Engine {
                 states: self.states_of(first, slots),
                 mode,
                 partial: self.at.bias_partial[before],
+                twin: None,
             };
             return self.calls.hopper()?.back(stream, &back);
         }
@@ -553,7 +584,7 @@ impl Engine {
 
 /// `[linears]` whether a layer is of the second tower, where a net is two towers of plain layers that share nothing but
 /// their inputs.
-fn two_towers(layout: &Layout) -> Option<Vec<bool>> {
+pub(super) fn two_towers(layout: &Layout) -> Option<Vec<bool>> {
     if !layout.recurrents.is_empty() || !layout.linears.iter().all(|linear| linear.plain()) {
         return None;
     }

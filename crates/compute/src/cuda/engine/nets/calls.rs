@@ -5,6 +5,7 @@ use crate::arguments;
 use crate::cuda::arguments::{Address, Arguments};
 use crate::cuda::array::Array;
 use crate::cuda::context::Context;
+use crate::cuda::engine::Mode;
 use crate::cuda::graph::Stream;
 use crate::cuda::kernels;
 use crate::cuda::memory::{Slice, aligned};
@@ -18,7 +19,7 @@ arguments! {
     /// Members' hyper-parameters in a card's memory, `[P]` each. A step reads them when it runs: whoever changes them
     /// between two launches of a graph changes what the second one does.
     #[derive(Clone)]
-    pub struct Hypers in "../../../population/nets.cu" {
+    pub struct Hypers in "../../../population/hypers.cuh" {
         /// Learning rates.
         pub rate: Array<f32>,
         /// Memories of the mean.
@@ -95,6 +96,89 @@ arguments! {
 }
 
 arguments! {
+    /// One input of `take_rows`.
+    #[derive(Clone, Copy, Default)]
+    pub(super) struct RowsOfInput in "../../../population/nets.cu" {
+        pub(super) table: Address,
+        pub(super) map: Address,
+        pub(super) mean: Address,
+        pub(super) inverse: Address,
+        pub(super) stride: u64,
+        pub(super) features: u32,
+        pub(super) column: u32,
+        pub(super) at: u32,
+        pub(super) padded: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct TakeRowsArgs in "../../../population/nets.cu" {
+        pub(super) ids: Option<Array<u32>>,
+        pub(super) extras: Option<Array<f32>>,
+        pub(super) wrong: Slice<u64>,
+        pub(super) to: Address,
+        pub(super) to_stride: u64,
+        pub(super) inputs: [RowsOfInput; 4],
+        pub(super) count: u32,
+        pub(super) known: u32,
+        pub(super) instead: u32,
+        pub(super) wide: u32,
+        pub(super) all: u32,
+        pub(super) begin: u32,
+        pub(super) batch: u32,
+    }
+}
+
+arguments! {
+    /// The bias of one layer in `sum_biases`.
+    #[derive(Clone, Copy, Default)]
+    pub(in crate::cuda::engine) struct BiasSum in "../../../population/nets.cu" {
+        pub(in crate::cuda::engine) partial: Address,
+        pub(in crate::cuda::engine) out: Address,
+        pub(in crate::cuda::engine) n: u32,
+        pub(in crate::cuda::engine) blocks: u32,
+    }
+}
+
+arguments! {
+    struct SumBiasesArgs in "../../../population/nets.cu" {
+        states: Slice<SlotState>,
+        layers: [BiasSum; LAYERS],
+        mode: u32,
+    }
+}
+
+/// Layers of one launch of `sum_biases`, as in the kernel.
+const LAYERS: usize = 16;
+
+/// The kernel that adds up the gradients of many biases.
+pub(in crate::cuda::engine) struct BiasSums(Kernel<SumBiasesArgs>);
+
+impl BiasSums {
+    pub(in crate::cuda::engine) fn load(context: &Arc<Context>) -> Result<BiasSums> {
+        Ok(BiasSums(Module::load(context, &kernels::NETS)?.typed("sum_biases")?))
+    }
+
+    /// The biases of one slot's layers.
+    pub(in crate::cuda::engine) fn add(
+        &self,
+        stream: &Stream,
+        state: Slice<SlotState>,
+        each: &[BiasSum],
+    ) -> Result<()> {
+        for some in each.chunks(LAYERS) {
+            let mut layers = [BiasSum::default(); LAYERS];
+            layers[..some.len()].copy_from_slice(some);
+            let widest = some.iter().map(|layer| layer.n as usize).max().unwrap_or(0);
+            let args = SumBiasesArgs { states: state, layers, mode: Mode::Step as u32 };
+            // SAFETY: the addresses are of the engine's slab, laid out for these shapes.
+            unsafe { self.0.send(stream, [widest.div_ceil(32), some.len(), 1], 256, 0, &args)? };
+        }
+        Ok(())
+    }
+}
+
+arguments! {
     pub(super) struct TakeExtrasArgs in "../../../population/nets.cu" {
         pub(super) extras: Array<f32>,
         pub(super) to: Slice<f32>,
@@ -147,6 +231,7 @@ arguments! {
         pub(super) orders: Address,
         pub(super) count: u32,
         pub(super) rule: u32,
+        pub(super) rounds: u32,
     }
 }
 
@@ -159,7 +244,6 @@ arguments! {
         pub(super) mean: Slice<f32>,
         pub(super) square: Slice<f32>,
         pub(super) copy: Option<Slice<u16>>,
-        pub(super) average: Option<Slice<f32>>,
         pub(super) each: Hypers,
         pub(super) rule: u32,
     }
@@ -181,6 +265,7 @@ arguments! {
 /// The kernels, for bf16 or for f32.
 pub(super) struct Calls {
     pub(super) take_ids: Kernel<TakeIdsArgs>,
+    pub(super) take_rows: Kernel<TakeRowsArgs>,
     pub(super) take_extras: Kernel<TakeExtrasArgs>,
     pub(super) give_outputs: Kernel<GiveOutputsArgs>,
     pub(super) take_gradients: Kernel<TakeGradientsArgs>,
@@ -194,6 +279,7 @@ impl Calls {
         let module = Module::load(context, &kernels::NETS)?;
         Ok(Calls {
             take_ids: module.typed("take_ids")?,
+            take_rows: module.typed(if bf16 { "take_rows_bf16" } else { "take_rows_f32" })?,
             take_extras: module.typed("take_extras")?,
             give_outputs: module.typed("give_outputs")?,
             take_gradients: module.typed(if bf16 { "take_gradients_bf16" } else { "take_gradients_f32" })?,

@@ -4,7 +4,7 @@ use super::numbers;
 use crate::cuda::blaslt::{Addresses, Epilogue, Matrix, Numbers, Product};
 use crate::cuda::calls::Calls;
 use crate::cuda::context::Context;
-use crate::cuda::engine::products::{ProductKind, ProductPath, find, key, tune};
+use crate::cuda::engine::products::{ProductKind, ProductPath, Together, find, key, tune};
 use crate::cuda::engine::{Engine, Mode};
 use crate::cuda::graph::Stream;
 use crate::cuda::memory::Slice;
@@ -61,8 +61,9 @@ impl Plans {
             let mut ways = [None, None, None, None];
             for (way, part) in ways.iter_mut().zip(PARTS).filter(|(_, p)| *p != Part::Below || r.below.is_some()) {
                 let (name, which) = part.pin_name(&r.name);
-                let at_once = if matches!(part, Part::Gates | Part::Carry) { AT_ONCE } else { 1 };
-                *way = Some(find(context, pins, (&name, which), &product(layout, recipe, r, part), at_once)?);
+                let needed = if matches!(part, Part::Gates | Part::Carry) { AT_ONCE } else { 1 };
+                let together = Together { guessed: 1, needed };
+                *way = Some(find(context, pins, (&name, which), &product(layout, recipe, r, part), together)?);
             }
             Ok((r.name.clone(), ways))
         };
