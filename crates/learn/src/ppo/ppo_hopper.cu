@@ -1,9 +1,10 @@
-// A minibatch of a policy with two hidden layers of 64 in each tower, up to the gradient of the weights, on units that
-// Hopper alone has: what `minibatch_5` of `ppo_warp.cu` does, for up to 64 columns of a table.
+// Values, and a minibatch up to the gradient of the weights, of a policy with two hidden layers of 64 in each tower, on
+// units that Hopper alone has: what `values_5` and `minibatch_5` of `ppo_warp.cu` do, for up to 64 columns of a table.
 //
 // | kernel     | block | grid                             | dynamic shared                                        |
 // |------------|-------|----------------------------------|-------------------------------------------------------|
 // | scale_rows | 256   | [any]                            |                                                       |
+// | values     | 128   | [any, P]                         | weights and two inputs of 64 rows                     |
 // | minibatch  | 128   | [ceil(slices / each), P, towers] | weights; 64 rows of layers and gradients, two inputs  |
 //
 // `scale_rows` makes of a table, once, what nets see of it: scaled, rounded, 64 columns in each row. A minibatch copies
@@ -50,6 +51,14 @@ struct HopperMinibatch {
     u32 rows;                 // of the table
     u32 slices;               // of a minibatch
     u32 each;                 // that a block has, at most
+    u32 groups;               // 0: every slice is a part; else slices k, k + groups, ... are added to part k
+};
+
+struct HopperValues {
+    SmallValues of;
+    View<const u16> scaled;   // as above
+    View<const u32> scale_of; // [P]
+    u32 rows;                 // of the table
 };
 
 __global__ void __launch_bounds__(256) scale_rows(const __grid_constant__ ScaleRows given) {
@@ -246,10 +255,16 @@ struct TowerGradient {
         });
     }
 
-    __device__ __forceinline__ void store(float* part, const PolicyLayer* layers) const {
+    // Into a part of a gradient, or on top of what this thread has left there.
+    template <bool ADD> __device__ __forceinline__ void store(float* part, const PolicyLayer* layers) const {
         const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, unit = threadIdx.x / 32 * 16 + g;
         const u32 inputs = layers[0].inputs, outputs = layers[2].outputs;
-        const auto put = [&](float* to, float low, float high) { *reinterpret_cast<float2*>(to) = make_float2(low, high); };
+        const auto put = [&](float* to, float low, float high) {
+            float2* at = reinterpret_cast<float2*>(to);
+            const float2 was = ADD ? *at : make_float2(0.0f, 0.0f);
+            *at = ADD ? make_float2(was.x + low, was.y + high) : make_float2(low, high);
+        };
+        const auto put_one = [&](float* to, float x) { *to = ADD ? *to + x : x; };
 #pragma unroll
         for (u32 n = 0; n < ONES_PIECE; n++) {
             if (n < SHOWN_PIECE && n * 8 + 8 >= inputs) continue;
@@ -264,14 +279,14 @@ struct TowerGradient {
             put(to + 8 * MLP_HIDDEN, second[n][2], second[n][3]);
         }
         if (t == 0) {
-            part[layers[0].bias + unit] = first[ONES_PIECE][0], part[layers[0].bias + unit + 8] = first[ONES_PIECE][2];
-            part[layers[1].bias + unit] = second[8][0], part[layers[1].bias + unit + 8] = second[8][2];
+            put_one(part + layers[0].bias + unit, first[ONES_PIECE][0]), put_one(part + layers[0].bias + unit + 8, first[ONES_PIECE][2]);
+            put_one(part + layers[1].bias + unit, second[8][0]), put_one(part + layers[1].bias + unit + 8, second[8][2]);
         }
 #pragma unroll
         for (u32 e = 0; e < 4; e++) {
             const u32 output = 2 * t + e % 2;
-            if (output < outputs) part[layers[2].weight + output * MLP_HIDDEN + unit + e / 2 * 8] = head[0][e];
-            if (unit == 0 && e < 2 && output < outputs) part[layers[2].bias + output] = bias[e];
+            if (output < outputs) put_one(part + layers[2].weight + output * MLP_HIDDEN + unit + e / 2 * 8, head[0][e]);
+            if (unit == 0 && e < 2 && output < outputs) put_one(part + layers[2].bias + output, bias[e]);
         }
     }
 };
@@ -287,8 +302,12 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
     if (goes == 0) return;
     const u32 all = members.accounts * members.steps, start = k % given.per_epoch * members.batch;
     const u32 rows = min(members.batch, all - start);
-    const u32 first_slice = blockIdx.x * all_given.each, last_slice = min(all_given.slices, first_slice + all_given.each);
-    const u32 begin = first_slice * given.slice, end = min(rows, last_slice * given.slice);
+    // Slices of a block lie side by side; or in chains, each `groups` slices apart, which become one part.
+    const u32 groups = all_given.groups, length = groups > 0 ? all_given.slices / groups : 1, most = all_given.each;
+    const u32 own_slices = groups > 0 ? most : min(most, all_given.slices - blockIdx.x * most);
+    const auto slice_of = [&](u32 i) {
+        return groups > 0 ? blockIdx.x + i / length * gridDim.x + i % length * groups : blockIdx.x * most + i;
+    };
     u32 at = shared_address(shared_memory);
     const TowerWeights w = tower_at(net, tower, at);
     TilePanels tile;
@@ -299,16 +318,17 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
     tile.d_second = panel_at(at, MLP_HIDDEN);
     tile.d_head = at;
     const u32 own_row = warp * MLP_ROWS, matrices = matrices_of();
-    // Where this lane's row of a tile lies; one behind the end reads the first and counts for nothing.
+    // Where this lane's row of a tile lies, so many rows behind the block's first; one behind the end reads the first
+    // and counts for nothing.
     const u32* order = &given.seen.order[((u64)p * members.epochs + k / given.per_epoch) * all + start];
-    const auto place_of = [&](u32 base) {
-        const u32 b = base + own_row + number;
-        return order[b < end ? b : 0];
+    const auto place_of = [&](u32 at) {
+        const u32 i = at / given.slice, b = slice_of(i) * given.slice + at - i * given.slice + own_row + number;
+        return order[i < own_slices && b < rows ? b : 0];
     };
     const u64 first_of_all = (u64)p * all;
     if (first_of_all + all > given.seen.rows.len) __trap();
     const u32 scale = all_given.scale_of[p];
-    u32 place = place_of(begin), soon = place_of(begin + TILE), later = place_of(begin + 2 * TILE);
+    u32 place = place_of(0), soon = place_of(TILE), later = place_of(2 * TILE);
     load_tower(net, p, tower, w);
     u32 id = given.seen.rows.data[first_of_all + place];
     LossRow row(given.seen, tower, first_of_all + place);
@@ -338,16 +358,18 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
     __syncthreads();
     const LaneOffsets lane;
     const PolicyLayer* layers = net.layers + tower * 4;
-    u32 base = begin;
+    u32 at_row = 0;
 #pragma unroll 1
-    for (u32 slice = first_slice; slice < last_slice; slice++) {
+    for (u32 i = 0; i < own_slices; i++) {
         TowerGradient gradient;
         gradient.clear();
         f64 sums[4] = {};
-        const u32 slice_end = min(end, (slice + 1) * given.slice);
-        const u32 slice_rows = slice_end > base ? slice_end - base : 0;
+        const u32 slice = slice_of(i), begin = slice * given.slice, end = min(rows, begin + given.slice);
+        const u32 slice_rows = end > begin ? end - begin : 0;
+        // What is on its way is of the next rows in turn, so a slice of a chain is walked to its end.
+        const u32 last = groups > 0 ? begin + given.slice : end;
 #pragma unroll 1
-        for (; base < slice_end; base += TILE) {
+        for (u32 base = begin; base < last; base += TILE, at_row += TILE) {
             const bool real = base + own_row + number < end;
             if (threadIdx.x % 32 < MLP_ROWS)
                 put_piece(x + SHOWN_PIECE * PIECE + (own_row + number) * 16, rounded_pair(row.observed[0], row.observed[1]),
@@ -369,7 +391,7 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
             const LossRow next(given.seen, tower, first_of_all + place);
             place = later;
             id = given.seen.rows.data[first_of_all + place];
-            later = place_of(base + 3 * TILE);
+            later = place_of(at_row + 3 * TILE);
             {
                 products_wait();
                 settle(s);
@@ -435,8 +457,10 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
             __syncthreads();
         }
         settle(gradient.first), settle(gradient.second), settle(gradient.head);
-        float* part = &given.parts[((u64)p * all_given.slices + slice) * net.params];
-        gradient.store(part, layers);
+        const u32 parts = groups > 0 ? groups : all_given.slices;
+        float* part = &given.parts[((u64)p * parts + slice % parts) * net.params];
+        if (i % length == 0) gradient.store<false>(part, layers);
+        else gradient.store<true>(part, layers);
         f64* to = &given.partial[((u64)p * all_given.slices + slice) * 6];
 #pragma unroll
         for (u32 e = 0; e < 4; e++) {
@@ -456,5 +480,79 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
     }
     copy_wait<0>();
 }
+
+// Values of any rows, 64 at a time: the second tower, forward. Warps keep to their own rows and wait for nobody.
+__device__ __forceinline__ void walk_values(const HopperValues& all_given) {
+    const SmallValues& given = all_given.of;
+    const PolicyNet& net = given.net;
+    const u32 p = blockIdx.y, number = threadIdx.x % 16, own_row = threadIdx.x / 32 * MLP_ROWS, count = given.count;
+    u32 at = shared_address(shared_memory);
+    const TowerWeights w = tower_at(net, 1, at);
+    u32 x = panel_at(at, 2 * STEPS * 16), other = x + STEPS * 2 * PIECE;
+    const u32 matrices = matrices_of(), scale = all_given.scale_of[p], apart = gridDim.x * TILE;
+    const u64 first = (u64)p * count;
+    if (first + count > given.rows.len || first + count > given.value.len) __trap();
+    if ((u64)(scale + 1) * all_given.rows * COLUMNS > all_given.scaled.len) __trap();
+    const u16* table = all_given.scaled.data + (u64)scale * all_given.rows * COLUMNS;
+    // One behind the last reads the last.
+    const auto row_of = [&](u32 base) { return first + min(base + own_row + number, count - 1); };
+    u32 base = blockIdx.x * TILE;
+    load_tower(net, p, 1, w);
+    u32 id = given.rows.data[row_of(base)];
+    copy_rows(table, table_row(net, id), x);
+    f32 observed[OBSERVED], next[OBSERVED];
+    load_shown(observed, given.observed, row_of(base));
+    id = given.rows.data[row_of(base + apart)];
+    // What stands behind the last columns meets weights of zero, but must be a number.
+    for (u32 i = threadIdx.x; i < 2 * TILE; i += blockDim.x)
+        put_piece(x + (i / TILE * STEPS * 2 + ONES_PIECE) * PIECE + i % TILE * 16, ONES, ONES, ONES, ONES);
+    copy_wait<0>();
+    show_to_products();
+    __syncthreads();
+    const LaneOffsets lane;
+#pragma unroll 1
+    for (; base < count; base += apart) {
+        if (threadIdx.x % 32 < MLP_ROWS)
+            put_piece(x + SHOWN_PIECE * PIECE + (own_row + number) * 16, rounded_pair(observed[0], observed[1]),
+                      rounded_pair(observed[2], observed[3]), rounded_pair(observed[4], observed[5]), rounded_pair(observed[6], observed[7]));
+        copy_wait<0>();
+        __syncwarp();
+        Sums s;
+        u32 a[STEPS][4];
+        begin_with_bias(s, w.rest.biases);
+        each<STEPS>([&](auto i) { load_matrices_at<false, i.value * 2 * PIECE>(a[i.value], x + matrices); });
+        products_begin();
+        each<STEPS>([&](auto i) { multiply<0>(s, a[i.value], lying(w.first) + i.value * NEXT_COLUMNS); });
+        products_end();
+        // The next rows are on their way while these are computed, and those behind them are looked up.
+        copy_rows(table, table_row(net, id), other);
+        load_shown(next, given.observed, row_of(base + apart));
+        id = given.rows.data[row_of(base + 2 * apart)];
+        products_wait();
+        settle(s);
+        Words words;
+        finish_layer(words, s, w.rest.act[0]);
+        begin_with_bias(s, w.rest.biases + MLP_HIDDEN * 4);
+        products_begin();
+        each<4>([&](auto i) { multiply<0>(s, words[i.value], lying(w.second) + i.value * NEXT_COLUMNS); });
+        products_end();
+        products_wait();
+        settle(s);
+        Words second;
+        finish_layer(second, s, w.rest.act[1]);
+        float out[4];
+        head_layer(out, w.rest, lane, second);
+        f32 z[3];
+        own_outputs(z, out);
+        if (threadIdx.x % 32 < MLP_ROWS && base + own_row + number < count) given.value.data[first + base + own_row + number] = z[0];
+#pragma unroll
+        for (u32 o = 0; o < OBSERVED; o++) observed[o] = next[o];
+        const u32 done = x;
+        x = other, other = done;
+    }
+    copy_wait<0>();
+}
+
+__global__ void __launch_bounds__(128, 4) values(const __grid_constant__ HopperValues given) { walk_values(given); }
 
 __global__ void __launch_bounds__(128, 2) minibatch(const __grid_constant__ HopperMinibatch given) { walk_slice(given); }

@@ -441,6 +441,13 @@ impl PpoTraining {
         cpu.update(&mut self.group, &mut self.members).unwrap();
     }
 
+    pub(super) fn parts_mut(&mut self) -> (&mut Group, &mut Cuda) {
+        match &mut self.engine {
+            Engine::Cuda(cuda) => (&mut self.group, cuda),
+            Engine::Cpu(_) => panic!("not on a card"),
+        }
+    }
+
     pub(super) fn walks(&mut self) -> Result<Vec<Vec<(f64, usize)>>> {
         let all: Vec<usize> = (0..self.members.len()).collect();
         self.engine.walk(&mut self.group, &self.members, &all)

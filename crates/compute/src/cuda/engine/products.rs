@@ -397,7 +397,9 @@ fn twins(layout: &Layout, batch: usize) -> Vec<(usize, usize)> {
         let (a, b) = (&layout.linears[i], &layout.linears[j]);
         let shape = |l: &Linear| (l.input.width, l.output.width, stride(&l.input), stride(&l.output), l.activation);
         let behind = i + layout.heads >= layout.linears.len() || a.activation == Activation::Relu;
-        shape(a) == shape(b) && behind && a.passes_back == b.passes_back
+        // A gradient that both add to is no pair's.
+        let own = |l: &Linear| !l.passes_back || single(layout, l).is_some();
+        shape(a) == shape(b) && behind && a.passes_back == b.passes_back && own(a) && own(b)
     };
     let fit = batch <= TWIN_ROWS && 2 * pairs.len() == second.len() && pairs.iter().all(alike);
     if fit { pairs } else { Vec::new() }

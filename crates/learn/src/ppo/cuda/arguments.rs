@@ -1,8 +1,9 @@
-//! What the kernels of `ppo.cu`, `ppo_memory.cu`, `ppo_small.cu` and `ppo_wide.cu` take. What a field is, is said
-//! there.
+//! What the kernels of the `.cu` files beside this folder take. What a field is, is said there.
 
 use compute::arguments;
 use compute::cuda::Array;
+use compute::nets::Hypers;
+use compute::population::SlotState;
 
 arguments! {
     #[derive(Clone)]
@@ -172,6 +173,42 @@ arguments! {
 }
 
 arguments! {
+    pub(super) struct HeadPlace in "../ppo_heads.cu" {
+        pub(super) input: Array<u16>,
+        pub(super) d_input: Array<u16>,
+        pub(super) gradient: Array<u16>,
+        pub(super) input_sums: Array<f32>,
+        pub(super) sums: Array<f32>,
+        pub(super) inputs: u32,
+        pub(super) outputs: u32,
+        pub(super) weight: u32,
+        pub(super) bias: u32,
+        pub(super) act: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct HeadLosses in "../ppo_heads.cu" {
+        pub(super) members: Members,
+        pub(super) seen: Rollout,
+        pub(super) clock: Array<u32>,
+        pub(super) places: Array<u32>,
+        pub(super) centre: Array<f32>,
+        pub(super) z: Array<f32>,
+        pub(super) value: Array<f32>,
+        pub(super) d_z: Array<f32>,
+        pub(super) d_value: Array<f32>,
+        pub(super) partial: Array<f64>,
+        pub(super) master: Array<f32>,
+        pub(super) copy: Array<u16>,
+        pub(super) heads: [HeadPlace; 2],
+        pub(super) params: u64,
+        pub(super) per_epoch: u32,
+        pub(super) slice: u32,
+    }
+}
+
+arguments! {
     pub(super) struct Decide in "../decide.cuh" {
         pub(super) members: Members,
         pub(super) partial: Array<f64>,
@@ -274,6 +311,7 @@ arguments! {
 }
 
 arguments! {
+    #[derive(Clone)]
     pub(super) struct SmallValues in "../policy_net.cuh" {
         pub(super) net: PolicyNet,
         pub(super) rows: Array<u32>,
@@ -317,6 +355,16 @@ arguments! {
         pub(super) rows: u32,
         pub(super) slices: u32,
         pub(super) each: u32,
+        pub(super) groups: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct HopperValues in "../ppo_hopper.cu" {
+        pub(super) of: SmallValues,
+        pub(super) scaled: Array<u16>,
+        pub(super) scale_of: Array<u32>,
+        pub(super) rows: u32,
     }
 }
 
@@ -391,5 +439,24 @@ arguments! {
         pub(super) value: Array<f32>,
         pub(super) accounts: u32,
         pub(super) slot: u32,
+    }
+}
+
+arguments! {
+    pub(super) struct Finish in "../ppo_finish.cu" {
+        pub(super) parts: Array<f32>,
+        pub(super) decide: Decide,
+        pub(super) states: Array<SlotState>,
+        pub(super) gradient: Array<f32>,
+        pub(super) master: Array<f32>,
+        pub(super) mean: Array<f32>,
+        pub(super) square: Array<f32>,
+        pub(super) copy: Array<u16>,
+        pub(super) squares: Array<f64>,
+        pub(super) norms: Array<f32>,
+        pub(super) each: Hypers,
+        pub(super) params: u64,
+        pub(super) slices: u32,
+        pub(super) rule: u32,
     }
 }

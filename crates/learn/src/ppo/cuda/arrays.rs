@@ -4,7 +4,7 @@ use super::super::collect::block_sizes;
 use super::super::training::{Group, Member, ReturnScale};
 use super::super::{Actions, Folds, Hypers, Ppo, Reward, memory};
 use super::arguments::{Decide, EpisodeTable, Members, Rollout, Standing, Walkers};
-use super::{passes, small};
+use super::{heads, passes, small};
 use crate::MemberKey;
 use account::{Account, Bar, Params};
 use compute::cuda::{Array, Context, Plain, Slab, Stream};
@@ -85,7 +85,11 @@ impl Sizes {
             epochs: shape.n_epochs as usize,
             per_epoch,
             minibatches,
-            loss_blocks: if slices > 0 { slices } else { batch.div_ceil(256) },
+            loss_blocks: match heads::slice(&config.net, config.recipe.precision, batch) {
+                _ if slices > 0 => slices,
+                Some(rows) => batch.div_ceil(rows),
+                None => batch.div_ceil(256),
+            },
             slices,
             scaled: small.map_or(0, |shape| shape.scaled(ppo, keys)),
             values_behind: slices == 0 && passes::policy_alone(&config.net, n * t, batch).is_some(),

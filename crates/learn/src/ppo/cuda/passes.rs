@@ -11,13 +11,14 @@ use super::super::training::Group;
 use super::arguments::{Act, Choose, Later, LossArgs, Tick, Walk};
 use super::arrays::{Arrays, Sizes};
 use super::blocks;
+use super::heads::Heads;
 use super::wide::Wide;
 use crate::{DeviceBudget, MemberKey};
-use compute::cuda::{Array, Context, Kernel, Module, Stream};
+use compute::cuda::{Array, Context, Event, Kernel, Module, Stream};
 use compute::net::{Branch, Layout, Tower};
 use compute::nets::{Nets, OnCard, Setup};
 use compute::population::Pins;
-use compute::{Net, Opened, Result};
+use compute::{Error, Net, Opened, Result};
 use std::sync::Arc;
 
 /// Kernels and arrays of such updates.
@@ -28,11 +29,15 @@ pub(super) struct Passes {
     wide: Option<Wide>,
     /// Parameters of the nets that learn and where those that act have them, where they have the policy alone.
     alone: Option<Vec<Shared>>,
+    /// Nets that find values behind a rollout, and what they share with those that learn, where they are others.
+    valuing: Option<(Nets, Vec<Shared>)>,
     act_all: Kernel<Act>,
     later_rows: Kernel<Later>,
     tick: Kernel<Tick>,
     choose: Kernel<Choose>,
     losses: Kernel<LossArgs>,
+    /// Heads and losses in one kernel, where there is one.
+    heads: Option<Heads>,
     walk_all: Kernel<Walk>,
     act: Act,
     later: Later,
@@ -44,6 +49,12 @@ pub(super) struct Passes {
     all_z: Array<f32>,      // [P, T, N, outputs] where values come behind the rollout, else empty
     ids: Array<u32>,        // [P, N] rows at which accounts decide
     walk_ids: Array<u32>,   // [P, M]
+    /// What goes beside the way back, between two events.
+    side: Stream,
+    begun: Event,
+    decided: Event,
+    backed: Event,
+    done: Event,
 }
 
 /// Parameters that two arenas share: where they begin in each, and how many they are.
@@ -53,25 +64,45 @@ pub(super) struct Shared {
     count: usize,
 }
 
+/// Nets of one tower become what that tower of those that learn is.
+fn take_shared(stream: &Stream, to: &mut Nets, from: &mut Nets, shared: &[Shared], members: usize) -> Result<()> {
+    let (own, all) = (to.layout().params, from.layout().params);
+    let (params, learning) = (to.params_on_card()?, from.params_on_card()?);
+    for p in 0..members {
+        for Shared { learning: at, acting, count } in shared {
+            let part = learning.part(p * all + at, *count)?;
+            params.part(p * own + acting, *count)?.copy_from(stream, &part)?;
+        }
+    }
+    to.params_changed_on(stream)
+}
+
 /// Passes that find the values of a rollout, at most: each is some nodes of a graph.
 const VALUE_PASSES: usize = 128;
 
 /// The policy of a net as a net of its own, and what it shares with the whole; none where it has no tower of its own,
 /// or where minibatches are so small that values are found sooner in the rollout.
 pub(super) fn policy_alone(net: &Net, rows: usize, batch: usize) -> Option<(Net, Vec<Shared>)> {
+    if rows.div_ceil(batch) > VALUE_PASSES { None } else { tower_alone(net, 0) }
+}
+
+/// One of two towers that have a head each, as a net of its own, and what it shares with the whole.
+fn tower_alone(net: &Net, number: usize) -> Option<(Net, Vec<Shared>)> {
     let [policy, value] = net.towers.as_slice() else { return None };
     let whole = |tower: &Tower| tower.reads.is_empty() && tower.heads == 1;
     let plain = net.branches.iter().all(|branch| *branch == Branch::default());
-    if !whole(policy) || !whole(value) || !plain || net.has_memory() || rows.div_ceil(batch) > VALUE_PASSES {
+    if !whole(policy) || !whole(value) || !plain || net.has_memory() {
         return None;
     }
-    let alone =
-        Net { trunk: policy.layers.clone(), heads: vec![net.heads[0].clone()], towers: Vec::new(), ..net.clone() };
+    let tower = &net.towers[number];
+    let heads = vec![net.heads.get(number)?.clone()];
+    let alone = Net { trunk: tower.layers.clone(), heads, towers: Vec::new(), ..net.clone() };
     let (all, own) = (Layout::new(net).ok()?, Layout::new(&alone).ok()?);
-    let (layers, behind) = (policy.layers.len(), policy.layers.len() + value.layers.len());
-    let of_policy = all.linears.get(..layers)?.iter().chain(all.linears.get(behind));
+    let (layers, behind) = (tower.layers.len(), policy.layers.len() + value.layers.len());
+    let first = if number == 0 { 0 } else { policy.layers.len() };
+    let of_tower = all.linears.get(first..first + layers)?.iter().chain(all.linears.get(behind + number));
     let mut shared = Vec::new();
-    for (from, to) in of_policy.zip(&own.linears) {
+    for (from, to) in of_tower.zip(&own.linears) {
         let width = (from.input.width, from.output.width);
         if !from.plain() || !to.plain() || width != (to.input.width, to.output.width) {
             return None;
@@ -91,6 +122,20 @@ fn acting_net(ppo: &Ppo, keys: &[MemberKey]) -> (Net, Option<Vec<Shared>>) {
     }
 }
 
+/// Rows at once of nets that find values: enough for products to fill a card.
+const VALUE_ROWS: usize = 8192;
+
+/// The value's tower as a net of its own, and rows that it takes at once: where values come behind the rollout, and
+/// minibatches are too small to find them fast.
+fn value_net(ppo: &Ppo, keys: &[MemberKey]) -> Option<(Net, Vec<Shared>, Setup)> {
+    let (config, shape) = ppo.shared(keys);
+    let (rows, batch) = ((shape.n_envs * shape.n_steps) as usize, config.recipe.batch);
+    policy_alone(&config.net, rows, batch)?;
+    let (net, shared) = tower_alone(&config.net, 1)?;
+    let at_once = rows.min(VALUE_ROWS);
+    (batch < at_once).then(|| (net, shared, Setup::inference(at_once, config.recipe.precision)))
+}
+
 /// Nets that act.
 fn setup(ppo: &Ppo, keys: &[MemberKey]) -> Setup {
     let (config, shape) = ppo.shared(keys);
@@ -99,8 +144,10 @@ fn setup(ppo: &Ppo, keys: &[MemberKey]) -> Setup {
 
 /// Bytes of the nets that act.
 pub(super) fn need(context: &Arc<Context>, ppo: &Ppo, keys: &[MemberKey]) -> Result<u64> {
-    let net = acting_net(ppo, keys).0;
-    Nets::need(&Opened::Cuda(Arc::clone(context)), &net, &setup(ppo, keys), &ppo.member_setups(keys))
+    let (device, setups) = (Opened::Cuda(Arc::clone(context)), ppo.member_setups(keys));
+    let acting = Nets::need(&device, &acting_net(ppo, keys).0, &setup(ppo, keys), &setups)?;
+    let valuing = value_net(ppo, keys).map(|(net, _, setup)| Nets::need(&device, &net, &setup, &setups));
+    Ok(acting + valuing.transpose()?.unwrap_or(0))
 }
 
 impl Passes {
@@ -117,6 +164,12 @@ impl Passes {
         let (setup, setups) = (setup(&group.ppo, keys), group.ppo.member_setups(keys));
         let (net, alone) = acting_net(&group.ppo, keys);
         let acting = Nets::new(&at.device, at.budget, &net, &group.tables, &setup, &setups, pins)?;
+        let valuing = match value_net(&group.ppo, keys) {
+            Some((net, shared, setup)) => {
+                Some((Nets::new(&at.device, at.budget, &net, &group.tables, &setup, &setups, pins)?, shared))
+            }
+            None => None,
+        };
         let slab = &mut a.slab;
         let act = Act {
             table: a.table.clone(),
@@ -157,12 +210,17 @@ impl Passes {
             actions: a.members.actions,
             outputs: outputs as u32,
         };
-        let all_rows = if alone.is_some() { p * a.sizes.t * n } else { 0 };
+        let Opened::Cuda(context) = &at.device else {
+            return Err(Error::Invalid("policies on a card need one".into()));
+        };
+        let heads = Heads::new(context, group, &a.sizes, (&rows, &loss))?;
+        let all_rows = if alone.is_some() && valuing.is_none() { p * a.sizes.t * n } else { 0 };
         Ok(Passes {
             sizes: a.sizes,
             acting,
             wide,
             alone,
+            valuing,
             act_all: module.kernel("act_all")?,
             later_rows: module.kernel("later_rows")?,
             tick: module.kernel("tick")?,
@@ -179,11 +237,19 @@ impl Passes {
             rows,
             loss,
             walk,
+            heads,
+            side: Stream::new(context)?,
+            begun: Event::new(context, false)?,
+            decided: Event::new(context, false)?,
+            backed: Event::new(context, false)?,
+            done: Event::new(context, false)?,
         })
     }
 
     pub(super) fn pins(&self) -> Pins {
-        self.acting.pins()
+        let mut pins = self.acting.pins();
+        pins.0.extend(self.valuing.iter().flat_map(|(nets, _)| nets.pins().0));
+        pins
     }
 
     /// Whether a rollout is one kernel.
@@ -201,20 +267,13 @@ impl Passes {
 
     /// The nets that act become what those that learn are.
     pub(super) fn take_params(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
-        let (to, from) = (self.acting.params_on_card()?, nets.params_on_card()?);
         match &self.alone {
-            None => to.copy_from(stream, &from)?,
-            Some(shared) => {
-                let (own, all) = (self.acting.layout().params, nets.layout().params);
-                for p in 0..self.sizes.p {
-                    for Shared { learning, acting, count } in shared {
-                        let part = from.part(p * all + learning, *count)?;
-                        to.part(p * own + acting, *count)?.copy_from(stream, &part)?;
-                    }
-                }
+            Some(shared) => take_shared(stream, &mut self.acting, nets, shared, self.sizes.p),
+            None => {
+                self.acting.params_on_card()?.copy_from(stream, &nets.params_on_card()?)?;
+                self.acting.params_changed_on(stream)
             }
         }
-        self.acting.params_changed_on(stream)
     }
 
     /// So many steps of the rollout.
@@ -233,9 +292,17 @@ impl Passes {
     /// The values behind the last step, those of episodes that were cut off, and those of all steps where the rollout
     /// left them open.
     pub(super) fn value_later(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
-        let Passes { sizes, acting, alone, later, later_rows, later_z, all_z, .. } = self;
+        let Passes { sizes, acting, alone, valuing, later, later_rows, later_z, all_z, .. } = self;
         later_rows.launch(stream, blocks(sizes.n.div_ceil(128), sizes.p, 128), later)?;
         let seen = &later.seen;
+        if let Some((valuing, shared)) = valuing {
+            take_shared(stream, valuing, nets, shared, sizes.p)?;
+            let all = OnCard { rows: sizes.n * sizes.t, ids: Some(&seen.rows), extras: Some(&seen.observed) };
+            valuing.forward_on(stream, all, std::slice::from_ref(&seen.value))?;
+            let rows = sizes.n * sizes.later;
+            let behind = OnCard { rows, ids: Some(&seen.later_rows), extras: Some(&seen.later_observed) };
+            return valuing.forward_on(stream, behind, std::slice::from_ref(&seen.later_value));
+        }
         let mut value = |rows, ids, extras, out: [&Array<f32>; 2]| {
             let nets = if alone.is_some() { &mut *nets } else { &mut *acting };
             nets.forward_on(stream, OnCard { rows, ids: Some(ids), extras: Some(extras) }, &out.map(Array::clone))
@@ -247,19 +314,64 @@ impl Passes {
         value(sizes.n * sizes.later, &seen.later_rows, &seen.later_observed, behind)
     }
 
-    /// The losses of a minibatch, and the gradients at the outputs.
-    pub(super) fn losses(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
-        let Passes { sizes, rows, choose, loss, losses, .. } = self;
-        let grid = blocks(sizes.batch.div_ceil(256), sizes.p, 256);
-        choose.launch(stream, grid, rows)?;
-        let (ids, extras) = (Some(&rows.ids), Some(&rows.observed));
-        nets.forward_on(stream, OnCard { rows: sizes.batch, ids, extras }, &[loss.z.clone(), loss.value.clone()])?;
-        losses.launch(stream, grid, loss)
+    /// The rows of the minibatch that the clock stands at.
+    fn choose(&self, stream: &Stream) -> Result<()> {
+        self.choose.launch(stream, blocks(self.sizes.batch.div_ceil(256), self.sizes.p, 256), &self.rows)
     }
 
-    /// The gradient of the weights.
-    pub(super) fn back(&mut self, stream: &Stream, nets: &mut Nets) -> Result<()> {
-        nets.backward_on(stream, &[self.loss.d_z.clone(), self.loss.d_value.clone()])
+    /// The rows of the first minibatch of an update, with their inputs where those are taken by themselves.
+    pub(super) fn first_rows(&self, stream: &Stream, nets: &mut Nets) -> Result<()> {
+        self.choose(stream)?;
+        self.take_inputs(stream, nets)
+    }
+
+    /// The inputs of the rows that are chosen, where the heads have a kernel of their own.
+    fn take_inputs(&self, stream: &Stream, nets: &mut Nets) -> Result<()> {
+        if self.heads.is_some() { nets.rows_on(stream, self.chosen()) } else { Ok(()) }
+    }
+
+    fn chosen(&self) -> OnCard<'_> {
+        OnCard { rows: self.sizes.batch, ids: Some(&self.rows.ids), extras: Some(&self.rows.observed) }
+    }
+
+    /// The losses of a minibatch whose rows are chosen, and the gradients at the outputs.
+    fn losses(&self, stream: &Stream, nets: &mut Nets) -> Result<()> {
+        if let Some(heads) = &self.heads {
+            nets.hidden_on(stream)?;
+            return heads.launch(stream);
+        }
+        nets.forward_on(stream, self.chosen(), &[self.loss.z.clone(), self.loss.value.clone()])?;
+        let grid = blocks(self.sizes.batch.div_ceil(256), self.sizes.p, 256);
+        self.losses.launch(stream, grid, &self.loss)
+    }
+
+    /// One minibatch. `decide` and the choice of the next rows go beside the way back, their inputs beside the
+    /// optimiser.
+    pub(super) fn minibatch(
+        &self,
+        stream: &Stream,
+        nets: &mut Nets,
+        decide: impl FnOnce(&Stream) -> Result<()>,
+        optimise: impl FnOnce(&mut Nets) -> Result<()>,
+    ) -> Result<()> {
+        let side = &self.side;
+        self.losses(stream, nets)?;
+        self.begun.record(stream)?;
+        side.after(&self.begun)?;
+        decide(side)?;
+        self.decided.record(side)?;
+        self.choose(side)?;
+        match &self.heads {
+            Some(_) => nets.backward_past_heads_on(stream)?,
+            None => nets.backward_on(stream, &[self.loss.d_z.clone(), self.loss.d_value.clone()])?,
+        }
+        self.backed.record(stream)?;
+        side.after(&self.backed)?;
+        self.take_inputs(side, nets)?;
+        self.done.record(side)?;
+        stream.after(&self.decided)?;
+        optimise(nets)?;
+        stream.after(&self.done)
     }
 
     /// One step of a validation.
@@ -272,6 +384,12 @@ impl Passes {
         }
         acting.forward_on(stream, OnCard { rows: sizes.pieces, ids, extras }, &out)?;
         walk_all.launch(stream, blocks(sizes.pieces.div_ceil(64), sizes.p, 64), walk)
+    }
+
+    /// The kernel of the heads, where they have one.
+    #[cfg(test)]
+    pub(super) fn heads(&self) -> Option<&Heads> {
+        self.heads.as_ref()
     }
 
     /// What the last minibatch was: its rows, and its outputs with the gradients at them.

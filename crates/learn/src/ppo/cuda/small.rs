@@ -5,12 +5,14 @@
 use super::super::Ppo;
 use super::super::training::{Group, Member};
 use super::arguments::{
-    AddParts, HopperMinibatch, PolicyLayer, PolicyNet, ScaleRows, SmallMinibatch, SmallRollout, SmallValues, SmallWalk,
+    AddParts, Finish, HopperMinibatch, HopperValues, PolicyLayer, PolicyNet, ScaleRows, SmallMinibatch, SmallRollout,
+    SmallValues, SmallWalk,
 };
 use super::arrays::{Arrays, Sizes, counted, put, zeros};
 use crate::MemberKey;
 use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Slab, Stream};
 use compute::net::{Branch, Layout, Linear};
+use compute::nets::Hypers as CardHypers;
 use compute::population::{Precision, Scale};
 use compute::{Error, Net, Result, image};
 use market::OBSERVED;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 static PPO_SMALL: Image = image!("ppo_small");
 static PPO_WARP: Image = image!("ppo_warp");
 static PPO_HOPPER: Image = image!("ppo_hopper", (9, 0), "sm_90a");
+static PPO_FINISH: Image = image!("ppo_finish", (9, 0), "sm_90");
 
 /// Layers of a tower, with its head.
 pub(super) const LAYERS: usize = 4;
@@ -127,6 +130,9 @@ const WARP_HIDDEN: usize = 64;
 /// Rows of a tile of `ppo_hopper.cu`, and how many columns of a table it keeps.
 const HOPPER_ROWS: usize = 64;
 const HOPPER_COLUMNS: usize = 64;
+/// Shared memory of its values, with room to spare: weights of a tower and two inputs; and blocks of a multiprocessor.
+const HOPPER_VALUES: u32 = 48 << 10;
+const HOPPER_BLOCKS: usize = 4;
 /// Rows of a minibatch of all members from which on it is the faster one. Its bits are the same, so this may depend on
 /// who else is trained.
 const HOPPER_LEAST: usize = 131_072;
@@ -232,13 +238,36 @@ pub(super) fn towers(net: &Net, widest: usize, input: usize) -> Option<[Vec<Line
     Some([tower(0..a, a + b), tower(a..a + b, a + b + 1)])
 }
 
+/// Groups of parts that are added one after another, each by itself, as `add_parts` and `ppo_finish.cu` do.
+const GROUPS: usize = 16;
+
+/// Slices of a block where blocks of `ppo_hopper.cu` add the parts of whole groups, so that fewer are left; none where
+/// too few blocks would have work. Sums have the order of `add_parts` either way.
+fn chains(slices: usize, towers: usize, multiprocessors: usize) -> Option<usize> {
+    if slices <= GROUPS || !slices.is_multiple_of(GROUPS) || 4 * towers * GROUPS < 3 * 2 * multiprocessors {
+        return None;
+    }
+    let groups = (towers * GROUPS).div_ceil(2 * multiprocessors).next_power_of_two();
+    (groups <= GROUPS).then_some(groups * slices / GROUPS)
+}
+
+/// Blocks of a member in `ppo_finish.cu`, and the most parameters that they take.
+const FINISH_BLOCKS: u32 = 8;
+const FINISH_MOST: usize = 32_768;
+/// Members from which on one kernel behind a minibatch is faster than three: clusters of fewer leave the card idle. The
+/// bits are the same.
+const FINISH_LEAST: usize = 8;
+
 /// Kernels and arrays of such updates.
 pub(super) struct Small {
     rollout: (Kernel<SmallRollout>, Grid, SmallRollout),
     values: [(Grid, SmallValues); 2],
     valued: Kernel<SmallValues>,
     minibatch: Minibatch,
+    /// The same values on Hopper, where it serves minibatches too.
+    hopper_values: Option<(Kernel<HopperValues>, [(Grid, HopperValues); 2])>,
     add_parts: (Kernel<AddParts>, Grid, AddParts),
+    finish: Option<(Kernel<Finish>, Grid, Box<Finish>)>,
     walk: (Kernel<SmallWalk>, Grid, SmallWalk),
 }
 
@@ -256,6 +285,7 @@ impl Small {
         members: &[Member],
         a: &mut Arrays,
         shape: Shape,
+        hypers: &CardHypers,
     ) -> Result<Small> {
         let Sizes { p, n, t, later, pieces, per_epoch, slices: count, .. } = a.sizes;
         let not_small = || Error::Invalid("the net is none of the small ones".into());
@@ -290,23 +320,58 @@ impl Small {
             per_epoch: per_epoch as u32,
             slice: shape.slices(a.sizes.batch).1 as u32,
         };
+        let mut on_hopper = None;
+        // Parts that are left to be added.
+        let mut left = count;
         let minibatch = if shape.hopper {
             let hopper = Module::load(context, &PPO_HOPPER)?;
             let kernel = hopper.kernel("minibatch")?;
             kernel.allow_shared(shape.minibatch.shared)?;
             // A block fetches weights before it begins, so no more blocks than a card holds; which of them has a slice
             // changes nothing in it.
-            let each = (count * p * shape.towers as usize).div_ceil(2 * multiprocessors).max(1);
+            let (each, groups) = match chains(count, p * shape.towers as usize, multiprocessors) {
+                Some(each) => (each, GROUPS),
+                None => ((count * p * shape.towers as usize).div_ceil(2 * multiprocessors).max(1), 0),
+            };
             slices.blocks[0] = count.div_ceil(each) as u32;
-            let of = (minibatch, counted(count)?, counted(each)?);
+            if groups > 0 {
+                left = groups;
+            }
+            let of = (minibatch, counted(count)?, (counted(each)?, counted(groups)?));
             let made = hopper_minibatch(&hopper, stream, &mut a.slab, &group.ppo, members, of)?;
+            on_hopper = Some((hopper, made.scaled.clone(), made.scale_of.clone(), made.rows));
             Minibatch::Hopper(kernel, slices, Box::new(made))
         } else {
             let kernel = module.kernel(&shape.name("minibatch", shape.minibatch))?;
             kernel.allow_shared(shape.minibatch.shared)?;
             Minibatch::Plain(kernel, slices, Box::new(minibatch))
         };
-        let made = Small {
+        let finish = if p >= FINISH_LEAST && params <= FINISH_MOST && PPO_FINISH.runs_on(context) {
+            let at = group.nets.optimiser_on_card()?;
+            let grid = Grid { blocks: [FINISH_BLOCKS, p as u32, 1], threads: [512, 1, 1], shared: 0 };
+            let args = Finish {
+                parts: parts.clone(),
+                decide: a.decide(),
+                states: at.states,
+                gradient: at.gradient,
+                master: at.params,
+                mean: at.mean,
+                square: at.square,
+                copy: net.copy.clone(),
+                squares: at.squares,
+                norms: a.norms.clone(),
+                each: hypers.clone(),
+                params: params as u64,
+                slices: counted(left)?,
+                rule: at.rule,
+            };
+            Some((Module::load(context, &PPO_FINISH)?.kernel("finish")?, grid, Box::new(args)))
+        } else {
+            None
+        };
+        let mut made = Small {
+            hopper_values: None,
+            finish,
             rollout: (
                 module.kernel(&shape.name("rollout", shape.rollout))?,
                 rollout,
@@ -351,7 +416,7 @@ impl Small {
                     goes: a.goes.clone(),
                     decide: a.decide(),
                     params: params as u64,
-                    slices: counted(count)?,
+                    slices: counted(left)?,
                 },
             ),
             walk: (
@@ -366,6 +431,17 @@ impl Small {
                 },
             ),
         };
+        if let Some((hopper, scaled, scale_of, rows)) = on_hopper {
+            let kernel: Kernel<HopperValues> = hopper.kernel("values")?;
+            kernel.allow_shared(HOPPER_VALUES)?;
+            let on_hopper = |of: &SmallValues| {
+                let tiles = (of.count as usize).div_ceil(HOPPER_ROWS);
+                let blocks = tiles.min((HOPPER_BLOCKS * multiprocessors).div_ceil(p)) as u32;
+                let grid = Grid { blocks: [blocks, p as u32, 1], threads: [128, 1, 1], shared: HOPPER_VALUES };
+                (grid, HopperValues { of: of.clone(), scaled: scaled.clone(), scale_of: scale_of.clone(), rows })
+            };
+            made.hopper_values = Some((kernel, made.values.each_ref().map(|(_, of)| on_hopper(of))));
+        }
         made.rollout.0.allow_shared(shape.rollout.shared)?;
         made.walk.0.allow_shared(shape.walk)?;
         made.valued.allow_shared(shape.values.shared)?;
@@ -379,16 +455,27 @@ impl Small {
 
     /// Values of what was seen, and of what is behind it.
     pub(super) fn values(&self, stream: &Stream) -> Result<()> {
-        self.values.iter().try_for_each(|(grid, values)| self.valued.launch(stream, *grid, values))
+        match &self.hopper_values {
+            Some((kernel, both)) => both.iter().try_for_each(|(grid, values)| kernel.launch(stream, *grid, values)),
+            None => self.values.iter().try_for_each(|(grid, values)| self.valued.launch(stream, *grid, values)),
+        }
     }
 
-    /// Losses and gradient of a minibatch, and who goes on.
+    /// Whether a minibatch ends with the optimiser's step.
+    pub(super) fn finishes(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Losses and gradient of a minibatch, and who goes on; the step as well, where it is in the same kernel.
     pub(super) fn minibatch(&self, stream: &Stream) -> Result<()> {
         match &self.minibatch {
             Minibatch::Plain(kernel, grid, of) => kernel.launch(stream, *grid, of)?,
             Minibatch::Hopper(kernel, grid, of) => kernel.launch(stream, *grid, of)?,
         }
-        self.add_parts.0.launch(stream, self.add_parts.1, &self.add_parts.2)
+        match &self.finish {
+            Some((kernel, grid, of)) => kernel.launch(stream, *grid, of),
+            None => self.add_parts.0.launch(stream, self.add_parts.1, &self.add_parts.2),
+        }
     }
 
     /// `[P, params]` the gradient.
@@ -410,7 +497,7 @@ fn hopper_minibatch(
     slab: &mut Slab,
     ppo: &Ppo,
     members: &[Member],
-    (of, slices, each): (SmallMinibatch, u32, u32),
+    (of, slices, (each, groups)): (SmallMinibatch, u32, (u32, u32)),
 ) -> Result<HopperMinibatch> {
     let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
     let (folds, rows) = (folds(&keys), counted(scaled_rows(ppo))?);
@@ -423,7 +510,7 @@ fn hopper_minibatch(
         let grid = Grid { blocks: [1024, 1, 1], threads: [256, 1, 1], shared: 0 };
         scale_rows.launch(stream, grid, &given)?;
     }
-    Ok(HopperMinibatch { of, scaled, scale_of: put(slab, stream, &scale_of)?, rows, slices, each })
+    Ok(HopperMinibatch { of, scaled, scale_of: put(slab, stream, &scale_of)?, rows, slices, each, groups })
 }
 
 /// A net whose towers are these, where it lies.
@@ -477,7 +564,7 @@ mod tests {
     use super::*;
     use compute::Opened;
 
-    /// Hopper's own kernel gives the losses and the gradient of the one for all cards, to the bit.
+    /// Hopper's own kernels give the values, the losses and the gradient of those for all cards, to the bit.
     #[test]
     fn minibatches_on_hopper_are_those_of_other_cards() {
         let Some(at) = card() else { return };
@@ -485,6 +572,7 @@ mod tests {
         if context.gpu().capability != (9, 0) {
             return;
         }
+        let mut chains_seen = 0;
         for case in CASES.into_iter().filter(|case| case.2.starts_with("64") && case.2.contains("64 |")) {
             let training = begun(case, &at, 2);
             let (group, members, Cuda { stream, arrays, path, .. }) = training.parts();
@@ -492,15 +580,34 @@ mod tests {
             let Minibatch::Plain(kernel, grid, args) = &small.minibatch else { panic!("{case:?} has few rows") };
             let module = Module::load(context, &PPO_HOPPER).unwrap();
             let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
-            let mut slab = context.slab(4 * scaled_numbers(&group.ppo, &keys) as u64 + 4096).unwrap();
+            let mut slab = context.slab(8 * scaled_numbers(&group.ppo, &keys) as u64 + 8192).unwrap();
             let slices = grid.blocks[0];
             assert!(slices > 1);
-            let of = ((**args).clone(), slices, 2);
-            let ours = hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, of).unwrap();
+            let given = |each, groups| ((**args).clone(), slices, (each, groups));
+            let mut of = |each, groups| {
+                hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, given(each, groups)).unwrap()
+            };
+            let ours = of(2, 0);
+            // The same slices in chains, where they are an even number.
+            let chained = slices.is_multiple_of(2).then(|| of(2, slices / 2));
             let hopper: Kernel<HopperMinibatch> = module.kernel("minibatch").unwrap();
             let block =
                 warp_shape(&towers(&group.net, WIDEST, WIDEST - 8).unwrap(), 16, 1, 1, 0, true).unwrap().minibatch;
             hopper.allow_shared(block.shared).unwrap();
+            let valued: Kernel<HopperValues> = module.kernel("values").unwrap();
+            valued.allow_shared(HOPPER_VALUES).unwrap();
+            for (grid, of) in &small.values {
+                let seen = |launch: &dyn Fn()| {
+                    of.value.fill(stream, 0x7f).unwrap();
+                    launch();
+                    of.value.get(stream).unwrap().into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+                };
+                let theirs = seen(&|| small.valued.launch(stream, *grid, of).unwrap());
+                let (scaled, scale_of) = (ours.scaled.clone(), ours.scale_of.clone());
+                let ours = HopperValues { of: of.clone(), scaled, scale_of, rows: ours.rows };
+                let own = Grid { blocks: [3, grid.blocks[1], 1], threads: [128, 1, 1], shared: HOPPER_VALUES };
+                assert!(theirs == seen(&|| valued.launch(stream, own, &ours).unwrap()), "{case:?}: values");
+            }
             // Minibatches of the last update, the last of them short.
             for clock in 0..arrays.sizes.minibatches as u32 {
                 arrays.clock.put(stream, &[0, clock]).unwrap();
@@ -519,7 +626,24 @@ mod tests {
                 let bits = |of: &[f32]| of.iter().map(|x| (x + 0.0).to_bits()).collect::<Vec<u32>>();
                 assert!(bits(&theirs.0) == bits(&found.0), "{case:?}: minibatch {clock}");
                 assert_eq!(theirs.1, found.1, "{case:?}: minibatch {clock}");
+                let Some(chained) = &chained else { continue };
+                chains_seen += 1;
+                let grid = Grid { blocks: [slices / 2, grid.blocks[1], grid.blocks[2]], ..own };
+                let found = seen(&|| hopper.launch(stream, grid, chained).unwrap());
+                assert_eq!(theirs.1, found.1, "{case:?}: minibatch {clock}, in chains");
+                let (params, members) = (group.nets.layout().params, grid.blocks[1] as usize);
+                let (all, half) = (slices as usize, slices as usize / 2);
+                for p in 0..members {
+                    let part = |of: &[f32], at: usize| of[at * params..(at + 1) * params].to_vec();
+                    for g in 0..half {
+                        let two = [part(&theirs.0, p * all + g), part(&theirs.0, p * all + g + half)];
+                        let sums: Vec<f32> = two[0].iter().zip(&two[1]).map(|(a, b)| a + b).collect();
+                        let found = part(&found.0, p * half + g);
+                        assert!(bits(&sums) == bits(&found), "{case:?}: minibatch {clock}, part {g}");
+                    }
+                }
             }
         }
+        assert!(chains_seen > 0);
     }
 }

@@ -11,7 +11,7 @@ use super::arrays::Arrays;
 use super::{Cuda, Path};
 use crate::{Config, DeviceBudget, Learner, MemberKey, Problem, Training};
 use account::{Bar, Params};
-use compute::nets::{Forward, Rows, Stepper};
+use compute::nets::{Forward, OnCard, Rows, Stepper};
 use compute::population::{Pins, Precision, Recipe};
 use compute::random::Permutation;
 use compute::{Budget, Choice, Net, Opened};
@@ -605,6 +605,39 @@ fn losses_are_those_of_the_host() {
             }
         }
     }
+}
+
+/// Heads in one kernel leave what the net's own heads and a whole way back leave, but for rounding.
+#[test]
+fn heads_in_one_kernel_are_those_of_the_net() {
+    let Some(at) = card() else { return };
+    let mut seen = 0;
+    for (case, members) in CASES.into_iter().flat_map(|case| [(case, 1), (case, 3)]) {
+        let mut training = begun_with(case, &at, 1, 0..members);
+        let (group, cuda) = training.parts_mut();
+        let Path::Passes(passes) = &cuda.path else { continue };
+        let Some(heads) = passes.heads() else { continue };
+        seen += 1;
+        let (stream, nets, sizes) = (&cuda.stream, &mut group.nets, cuda.arrays.sizes);
+        let (chosen, loss) = passes.last_minibatch();
+        cuda.arrays.clock.put(stream, &[0, sizes.minibatches as u32 - 1]).unwrap();
+        let given = OnCard { rows: sizes.batch, ids: Some(&chosen.ids), extras: Some(&chosen.observed) };
+        let (gradient, out) = (nets.optimiser_on_card().unwrap().gradient, nets.head_arrays(sizes.batch).unwrap());
+        nets.rows_on(stream, given).unwrap();
+        nets.hidden_on(stream).unwrap();
+        heads.launch(stream).unwrap();
+        nets.backward_past_heads_on(stream).unwrap();
+        let ours = [&loss.z, &loss.value, &gradient].map(|array| array.get(stream).unwrap());
+        nets.forward_on(stream, given, &out).unwrap();
+        nets.backward_on(stream, &[loss.d_z.clone(), loss.d_value.clone()]).unwrap();
+        let theirs = [&out[0], &out[1], &gradient].map(|array| array.get(stream).unwrap());
+        for ((what, ours), theirs) in ["outputs", "values", "gradient"].into_iter().zip(&ours).zip(&theirs) {
+            let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+            let off = norm(&mut ours.iter().zip(theirs).map(|(a, b)| a - b)) / norm(&mut theirs.iter().copied());
+            assert!(off < 5e-3, "{case:?}, {members} members: {what} {off} apart");
+        }
+    }
+    assert!(seen > 0);
 }
 
 /// One kernel for each phase does what passes in between do: an update moves weights by the same, but for rounding.
