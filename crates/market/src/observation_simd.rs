@@ -40,6 +40,7 @@ pub fn observe_lanes(seen: &Seen<'_>, log_held: &[f32]) -> [[f32; GROUP]; OWN] {
 fn lanes(seen: &Seen<'_>, log_held: &[f32]) -> [[f32; GROUP]; OWN] {
     let mut shown = [[0.0; GROUP]; OWN];
     let most = log_held.len() - 1;
+    #[expect(clippy::needless_range_loop, reason = "a loop over lanes of many arrays is what becomes vectors")]
     for i in 0..GROUP {
         let (quantity, equity) = (seen.quantity[i], seen.equity[i]);
         let unit = seen.multiplier[i] * seen.close[i] * seen.fx[i];
@@ -57,13 +58,9 @@ fn lanes(seen: &Seen<'_>, log_held: &[f32]) -> [[f32; GROUP]; OWN] {
         shown[5][i] = (position.abs() / seen.leverage[i]) as f32;
     }
     // Whole numbers of 32 bits, so that they are converted side by side.
-    let (mut bars, most) = ([0; GROUP], most as u32);
-    for i in 0..GROUP {
-        bars[i] = (seen.bars_held[i] as i32 as u32).min(most);
-    }
-    for i in 0..GROUP {
-        shown[3][i] = log_held[bars[i] as usize];
-    }
+    let most = most as u32;
+    let bars = seen.bars_held.map(|bars| (bars as i32 as u32).min(most));
+    shown[3].iter_mut().zip(bars).for_each(|(to, bars)| *to = log_held[bars as usize]);
     shown
 }
 
