@@ -207,7 +207,7 @@ fn choose(rows: &[CapacityRow]) -> Option<usize> {
     if soonest.is_finite() {
         return open().find(|at| rows[*at].planted_s.is_some_and(|s| s <= AS_SOON * soonest));
     }
-    open().last().or_else(|| (0..rows.len()).find(|at| rows[*at].steps_per_s.is_some()))
+    open().next_back().or_else(|| (0..rows.len()).find(|at| rows[*at].steps_per_s.is_some()))
 }
 
 /// Why this population, in a sentence.

@@ -52,7 +52,7 @@ enum FoldSearch {
     /// One after the other: trees, and `[members][threads]` nets.
     Processor(Mutex<Processor>),
     /// All together.
-    Card(Mutex<CardSearch>),
+    Card(Box<Mutex<CardSearch>>),
 }
 
 struct Processor {
@@ -153,7 +153,7 @@ impl FoldSearch {
                 let mut search = CardSearch::new(context, net, &markets, &settings, AT_ONCE)?;
                 let mut members = fold.policy.members.iter().enumerate();
                 members.try_for_each(|(net, params)| search.set_params(net, params))?;
-                FoldSearch::Card(Mutex::new(search))
+                FoldSearch::Card(Box::new(Mutex::new(search)))
             }
         }))
     }

@@ -94,6 +94,9 @@ impl Seen {
 /// Values of rows that are asked for at once, behind a rollout.
 const CHUNK: usize = 512;
 
+/// A member that is validated: its place, its weights, and the pieces that it walks.
+type Due = (usize, Vec<f32>, Vec<Range<u32>>);
+
 impl ExpertTraining {
     pub(super) fn new(
         expert: &Expert,
@@ -305,7 +308,7 @@ impl ExpertTraining {
     }
 
     /// `[members][pieces]` what members make of their validation with search; each has its pieces.
-    fn walk_with_search(&mut self, due: &[(usize, Vec<f32>, Vec<Range<u32>>)]) -> Result<Vec<Vec<(f64, usize)>>> {
+    fn walk_with_search(&mut self, due: &[Due]) -> Result<Vec<Vec<(f64, usize)>>> {
         let shape = self.hypers().search;
         let threads = self.threads.current_num_threads();
         let expert = &self.expert;
@@ -609,7 +612,7 @@ impl Training for ExpertTraining {
 
     fn validate(&mut self) -> Result<Vec<Score>> {
         let mut scores = Vec::new();
-        let mut due: Vec<(usize, Vec<f32>, Vec<Range<u32>>)> = Vec::new();
+        let mut due: Vec<Due> = Vec::new();
         for at in (0..self.members.len()).filter(|at| self.members[*at].due).collect::<Vec<_>>() {
             due.push((at, self.nets.params(at)?, self.expert.pieces(&self.hypers(), self.members[at].key.fold)));
         }

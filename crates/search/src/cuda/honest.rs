@@ -231,8 +231,15 @@ struct Rounds {
 struct Wide {
     rounds: Rounds,
     nets: Nets,
-    /// Of each number of roots of a net: heads of the roots, their scenarios and codes, and graphs of all rounds.
-    graphs: Vec<(usize, [Vec<Array<f32>>; 3], Vec<Graph>)>,
+    graphs: Vec<Captured>,
+}
+
+/// All rounds of a search with so many roots of each net.
+struct Captured {
+    roots: usize,
+    graphs: Vec<Graph>,
+    /// What they write: heads of the roots, of their scenarios and of codes.
+    _heads: [Vec<Array<f32>>; 3],
 }
 
 /// What a tree takes.
@@ -697,7 +704,7 @@ impl HonestSearch {
                 Ok(())
             }
             Way::Wide(wide) => {
-                if wide.graphs.iter().all(|(own, ..)| *own != per) {
+                if wide.graphs.iter().all(|own| own.roots != per) {
                     let heads = |rows: usize| wide.nets.head_arrays(per * rows);
                     let mut heads = heads;
                     let heads = [heads(1)?, heads(ACTIONS * settings.scenarios)?, heads(settings.codes)?];
@@ -712,10 +719,10 @@ impl HonestSearch {
                     if wide.graphs.len() >= KEPT {
                         wide.graphs.remove(0);
                     }
-                    wide.graphs.push((per, heads, graphs));
+                    wide.graphs.push(Captured { roots: per, graphs, _heads: heads });
                 }
-                let own = wide.graphs.iter().find(|(own, ..)| *own == per);
-                own.map_or(Ok(()), |(_, _, graphs)| graphs.iter().try_for_each(|graph| graph.launch(stream)))
+                let own = wide.graphs.iter().find(|own| own.roots == per);
+                own.map_or(Ok(()), |own| own.graphs.iter().try_for_each(|graph| graph.launch(stream)))
             }
         }
     }

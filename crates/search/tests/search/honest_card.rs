@@ -67,12 +67,12 @@ fn roots(key: u64, n: u32) -> Vec<Root<InfoSet>> {
         let at = (i * 13 % 250 + 5) as usize;
         let params = Params {
             fee: 5e-4,
-            shortable: i % 5 != 0,
-            owned: i % 3 == 0,
+            shortable: !i.is_multiple_of(5),
+            owned: i.is_multiple_of(3),
             borrow: 0.03,
             swap_long: 0.02,
             impact: 0.5,
-            lot: if i % 7 == 0 { 1.0 } else { 0.0 },
+            lot: if i.is_multiple_of(7) { 1.0 } else { 0.0 },
             ..Params::default()
         };
         let mut account = Account::new(&params);
@@ -81,7 +81,7 @@ fn roots(key: u64, n: u32) -> Vec<Root<InfoSet>> {
             let at = at + step as usize - 4;
             account::step(&params, &mut account, action, &rows[at].bar, &rows[at + 1].bar);
         }
-        let excluded = if i % 2 == 0 { 20 * (i % 11)..20 * (i % 11) + 90 } else { 0..0 };
+        let excluded = if i.is_multiple_of(2) { 20 * (i % 11)..20 * (i % 11) + 90 } else { 0..0 };
         let known = InfoSet {
             observation: observations[at * FEATURES..(at + 1) * FEATURES].to_vec(),
             bar: rows[at].bar,

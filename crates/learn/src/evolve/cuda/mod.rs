@@ -207,7 +207,7 @@ type Launch<A> = (Kernel<A>, Grid, A);
 
 /// What moves a distribution.
 enum Mover {
-    Climb(Launch<Climb>),
+    Climb(Box<Launch<Climb>>),
     /// `fold`, then `spread`.
     Spread(Kernel<Spread>, Box<Launch<Spread>>),
 }
@@ -310,7 +310,7 @@ impl Card {
         let movers = grid([sizes.movers, p, 1], MOVERS as u32, 0);
         let mover = if mirrored {
             let climb = climb(m, evolve, kind, &sizes, &search, &arrays, &sum, [&numbers, &report], &rates)?;
-            Mover::Climb((module.kernel("climb")?, movers, climb))
+            Mover::Climb(Box::new((module.kernel("climb")?, movers, climb)))
         } else {
             let spread = spread(m, &sizes, &search, &arrays, &rank, &sum, [&numbers, &report])?;
             Mover::Spread(module.kernel("fold")?, Box::new((module.kernel("spread")?, movers, spread)))
@@ -397,7 +397,10 @@ impl Card {
         rank.0.launch(stream, rank.1, &rank.2)?;
         sum.0.launch(stream, sum.1, &sum.2)?;
         match mover {
-            Mover::Climb((climb, grid, given)) => climb.launch(stream, *grid, given),
+            Mover::Climb(launch) => {
+                let (climb, grid, given) = &**launch;
+                climb.launch(stream, *grid, given)
+            }
             Mover::Spread(fold, launch) => {
                 let (spread, grid, given) = &**launch;
                 fold.launch(stream, *grid, given)?;

@@ -258,6 +258,9 @@ const FINISH_MOST: usize = 32_768;
 /// bits are the same.
 const FINISH_LEAST: usize = 8;
 
+/// A kernel, and what it is launched with for the rows of a rollout and for those behind it.
+type ValuesOnHopper = (Kernel<HopperValues>, [(Grid, HopperValues); 2]);
+
 /// Kernels and arrays of such updates.
 pub(super) struct Small {
     rollout: (Kernel<SmallRollout>, Grid, SmallRollout),
@@ -265,7 +268,7 @@ pub(super) struct Small {
     valued: Kernel<SmallValues>,
     minibatch: Minibatch,
     /// The same values on Hopper, where it serves minibatches too.
-    hopper_values: Option<(Kernel<HopperValues>, [(Grid, HopperValues); 2])>,
+    hopper_values: Option<ValuesOnHopper>,
     add_parts: (Kernel<AddParts>, Grid, AddParts),
     finish: Option<(Kernel<Finish>, Grid, Box<Finish>)>,
     walk: (Kernel<SmallWalk>, Grid, SmallWalk),
