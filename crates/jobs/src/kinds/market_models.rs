@@ -162,7 +162,7 @@ mod tests {
         assert!(text.contains("the learned one in 1 of 2 folds, else the bootstrap: "), "{text}");
         assert!(text.contains("0.600 by the bootstrap and 0.580 by the learned model, 79 and 79 %"), "{text}");
         let alone = MarketModelRow { held_out: None, ..both[0].clone() };
-        assert_eq!(sentence(&[alone.clone()]).unwrap(), "the market model is the bootstrap");
+        assert_eq!(sentence(std::slice::from_ref(&alone)).unwrap(), "the market model is the bootstrap");
         assert_eq!((sentence(&[]), table(&[]).is_none()), (None, true));
         assert_eq!(table(&[alone, both[1].clone()]).unwrap().rows.len(), 2);
     }
