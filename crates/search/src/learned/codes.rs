@@ -1,5 +1,5 @@
-//! Which code a move is: bins of equally many training moves, in deviations known before them. Moves are rounded to f32:
-//! equal ones that differ in their last bits have one code.
+//! Which code a move is: bins of equally many training moves, in deviations known before them. Moves are rounded to
+//! f32: equal ones that differ in their last bits have one code.
 
 use super::net::CODES;
 use crate::bootstrap::{Rows, outcome};

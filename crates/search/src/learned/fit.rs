@@ -4,9 +4,9 @@
 //! behind it, then goes on with that code and the observation that came with it, predicts the next, and so on for
 //! [`UNROLL`] steps more. What is minimised is the mean of minus the logarithm of the codes' probabilities.
 //!
-//! The last fifth of the time says when to stop: the weights are those that did best there. Unless they do better than a
-//! net that knows only how frequent codes are, by two standard errors, it is that net which stays: where nothing is to
-//! be learned, nothing is.
+//! The last fifth of the time says when to stop: the weights are those that did best there. Unless they do better than
+//! a net that knows only how frequent codes are, by two standard errors, it is that net which stays: where nothing is
+//! to be learned, nothing is.
 
 use super::codes::Codes;
 use super::net::{

@@ -3,8 +3,9 @@
 //!
 //! A code is a bin of the next move, in deviations known before it. A net says how probable each is at a latent, and a
 //! latent follows from the one before, the code, and the observation that came with it. What a code stands for is a
-//! training row, as in the bootstrap: drawn anew at every chance node from the rows of that code, the nearer to the node
-//! the forecast at its predecessor, the likelier. Its bar is moved to the node's price and rescaled, and its observation is the successor's.
+//! training row, as in the bootstrap: drawn anew at every chance node from the rows of that code, the nearer to the
+//! node's the forecast at its predecessor, the likelier. Its bar is moved to the node's price and rescaled, and its
+//! observation is the successor's.
 //!
 //! So the probabilities and the latent are learned, while whole bars and observations are ones that happened: policy
 //! and value nets never read a row that a decoder made up, and a successor's observation says as much about what
