@@ -1,18 +1,18 @@
-// Generations of a search on a card, for policies with two hidden layers of up to 64, in bf16: what is seen, individuals that
-// trade, ranks, and the move of the distribution. `mod.rs` says what is drawn from which counter and what is added in
-// which order. Individuals and accounts have the bits of the processor; passes of the net do not.
+// Generations of a search on a card, for policies with two hidden layers of up to 64, in bf16: what is seen,
+// individuals that trade, ranks, and the move of the distribution. `mod.rs` says what is drawn from which counter and
+// what is added in which order. Individuals and accounts have the bits of the processor; passes of the net do not.
 //
-// | kernel     | block      | grid                        | what it does                                                |
-// |------------|------------|-----------------------------|-------------------------------------------------------------|
-// | look       | 256        | [T × N × columns / 8, P]    | spans of a generation, and rows of the table along them     |
-// | trade_S    | 64 × W     | [ceil(individuals / 2), P]  | two individuals trade all spans, W warps each               |
-// | quick_S    | 192        | [ceil(individuals / 2), P]  | the same for at most ten accounts that choose a side        |
-// | rank       | 256        | [ceil(draws / 8), P]        | a weight for each draw, from centred ranks of both sides    |
-// | rank_each  | 256        | [ceil(draws / 8), P]        | a weight for each draw, from what its rank has              |
-// | sum        | 256        | [ceil(d₄ / 64), slices, P]  | Σ weight · normal over 64 draws, and of squares             |
-// | climb      | 256        | [ceil(d / 256), P]          | slices are added up; Adam                                   |
-// | fold       | 256        | [ceil(d / 256), P]          | slices are added up; the path of σ                          |
-// | spread     | 256        | [ceil(d / 256), P]          | middle and deviations of sep-CMA-ES, SNES and CEM           |
+// | kernel    | block  | grid                       | what it does                                               |
+// |-----------|--------|----------------------------|------------------------------------------------------------|
+// | look      | 256    | [T × N × columns / 8, P]   | spans of a generation, and rows of the table along them    |
+// | trade_S   | 64 × W | [ceil(individuals / 2), P] | two individuals trade all spans, W warps each              |
+// | quick_S   | 192    | [ceil(individuals / 2), P] | the same for at most ten accounts that choose a side       |
+// | rank      | 256    | [ceil(draws / 8), P]       | a weight for each draw, from centred ranks of both sides   |
+// | rank_each | 256    | [ceil(draws / 8), P]       | a weight for each draw, from what its rank has             |
+// | sum       | 256    | [ceil(d₄ / 64), slices, P] | Σ weight · normal over 64 draws, and of squares            |
+// | climb     | 256    | [ceil(d / 256), P]         | slices are added up; Adam                                  |
+// | fold      | 256    | [ceil(d / 256), P]         | slices are added up; the path of σ                         |
+// | spread    | 256    | [ceil(d / 256), P]         | middle and deviations of sep-CMA-ES, SNES and CEM          |
 //
 // P = members, N = accounts of an individual, T = steps, d₄ = parameters rounded up to 4; S is how many steps of 16 the
 // input has, at most. All individuals of a member see the same rows, so these are scaled and rounded once (`look`). In

@@ -1,11 +1,12 @@
 // Individuals of low rank that trade on Hopper, for policies with two hidden layers of at most 256, in bf16: what
-// `trade_S` of `evolve.cu` does for individuals whose weights are all their own. `low_rank.rs` says what they differ by.
+// `trade_S` of `evolve.cu` does for individuals whose weights are all their own. `low_rank.rs` says what they differ
+// by.
 //
-// | kernel       | block | grid                     | what it does                                                      |
-// |--------------|-------|--------------------------|-------------------------------------------------------------------|
-// | low_rank_W_S | 256   | [ceil(tiles / 2), P]     | individuals trade all spans, 64 rows of accounts for four warps   |
-// | fit          | 256   | [ceil(individuals / 256)] | how fit they were                                                |
-// | sum_factors  | 256   | [parts of layers, slices, P] | Σ weight · A Bᵀ over 64 draws                                 |
+// | kernel       | block | grid                         | what it does                                             |
+// |--------------|-------|------------------------------|----------------------------------------------------------|
+// | low_rank_W_S | 256   | [ceil(tiles / 2), P]         | individuals trade all spans, 64 rows for four warps      |
+// | fit          | 256   | [ceil(individuals / 256), P] | how fit they were                                        |
+// | sum_factors  | 256   | [parts of layers, slices, P] | Σ weight · A Bᵀ over 64 draws                            |
 //
 // W is how wide hidden layers are, at most, and S how many steps of 16 the input has. The weights of the middle lie in
 // shared memory, rounded, for all individuals of a block. A tile is 64 rows: a few draws, of each both sides, of each
@@ -217,8 +218,8 @@ template <u32 WIDE> struct Part {
     static constexpr u32 COLUMNS = WIDE == 128 ? 128 : 64, COUNT = WIDE / COLUMNS, STEPS = COLUMNS / 16;
 };
 
-// A part of a hidden layer, from the column FROM on: words of each 16 columns. `own_words` are made with the first. What
-// products begin with is all written before the first of them.
+// A part of a hidden layer, from the column FROM on: words of each 16 columns. `own_words` are made with the first.
+// What products begin with is all written before the first of them.
 template <u32 WIDE, u32 FROM, u32 STEPS>
 __device__ __forceinline__ void hidden_part(u32 (*made)[4], u32 (&own_words)[4], const u32 (&x)[STEPS][4], const Panels& panels, u32 biases,
                                             u32 act, const OwnRows& own) {
