@@ -56,6 +56,7 @@ pub mod expert;
 mod learner;
 mod member;
 mod noise;
+mod os;
 mod pacer;
 mod plan;
 pub mod ppo;

@@ -9,8 +9,8 @@ use account::{GROUP, Seen};
 /// close, which belong to the row.
 pub const OWN: usize = 6;
 
-/// `[OWN][lanes]` what placed accounts are shown of themselves; `log_held` is the logarithm of so many bars held, as far
-/// as accounts can hold.
+/// `[OWN][lanes]` what placed accounts are shown of themselves; `log_held` is the logarithm of so many bars held, as
+/// far as accounts can hold.
 #[inline]
 pub fn observe_lanes(seen: &Seen<'_>, log_held: &[f32]) -> [[f32; GROUP]; OWN] {
     #[cfg(target_arch = "x86_64")]

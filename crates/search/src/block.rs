@@ -155,8 +155,8 @@ impl<W: World> Block<W> {
         Ok(())
     }
 
-    /// Selects a way down from a node, and expands what lies at its end. With `waits` it stops at a decision that has no
-    /// priors.
+    /// Selects a way down from a node, and expands what lies at its end. With `waits` it stops at a decision that has
+    /// no priors.
     #[expect(clippy::too_many_arguments, reason = "a simulation is all of these")]
     fn simulate(
         &mut self,

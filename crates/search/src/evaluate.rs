@@ -1,7 +1,7 @@
 //! What a leaf is worth, and which actions are likely there: a net, or in tests a table.
 //!
-//! A net whose policy and value have layers of their own ([`Towers`]) is asked for half of itself: a leaf needs a value,
-//! and only decisions that a simulation goes through need priors, one in dozens.
+//! A net whose policy and value have layers of their own ([`Towers`]) is asked for half of itself: a leaf needs a
+//! value, and only decisions that a simulation goes through need priors, one in dozens.
 
 use compute::net::{Layout, Linear};
 use compute::nets::{Forward, Rows};

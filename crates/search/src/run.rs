@@ -1,7 +1,7 @@
 //! All roots of a search: blocks of them on threads, each block on one.
 //!
-//! A block's work is one thread's, and a leaf's evaluation does not depend on the leaves beside it, so neither the number
-//! of threads nor which roots make a block changes a bit.
+//! A block's work is one thread's, and a leaf's evaluation does not depend on the leaves beside it, so neither the
+//! number of threads nor which roots make a block changes a bit.
 
 use crate::block::Block;
 use crate::evaluate::Evaluate;

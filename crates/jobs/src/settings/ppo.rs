@@ -18,9 +18,9 @@ section! {
     /// ppo and for each individual of pbt, else 50,000,000 for evolve, whose steps are of all individuals; 16,384 for
     /// search.
     timesteps: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("timesteps", "N");
-    /// Accounts that a member trades side by side; of evolve, each individual. Auto is 8 for evolve; for search what was
-    /// tuned, else 64, and 128 for more than 128 symbols; for ppo what was tuned, else at most 64 on a processor and
-    /// 2048 on a GPU, fewer where timesteps or data are few.
+    /// Accounts that a member trades side by side; of evolve, each individual. Auto is 8 for evolve; for search what
+    /// was tuned, else 64, and 128 for more than 128 symbols; for ppo what was tuned, else at most 64 on a processor
+    /// and 2048 on a GPU, fewer where timesteps or data are few.
     n_envs: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("n-envs", "N").tried();
     /// Steps of each account in an update, generation or iteration. Auto is 256 for evolve; for search what was tuned,
     /// else those that make 1,024 roots; for ppo what was tuned, else 128.

@@ -30,8 +30,8 @@ section! {
     n_epochs: usize = 4, whole(1..=1000).tried();
     /// Share of what was really earned in the target of a value; the rest is what the root was worth to the search.
     realised: f64 = 0.5, number(0.0..=1.0).tried();
-    /// Share of decisions that accounts take at random while they train, so that what a position is worth to the net does
-    /// not stand for what the market was like when it was taken.
+    /// Share of decisions that accounts take at random while they train, so that what a position is worth to the net
+    /// does not stand for what the market was like when it was taken.
     explored: f64 = 0.1, number(0.0..=1.0).tried();
     /// What the sign of the first trend feature adds to the logit of long and takes off short, at the root; 0 for
     /// nothing.

@@ -3,8 +3,8 @@
 //! A row takes real generations on the user's data (generations and steps a second) and then evolves policies of the
 //! same layers on a small market with a planted signal, as for `ppo` (`capacity.rs`): a larger population makes better
 //! steps and fewer of them, so a rate alone chooses badly. Rows that leave fewer than 50 generations in all timesteps
-//! are not chosen. Threads, whether they are pinned, and the individuals that a thread takes at once change no bit: they
-//! are chosen by rate.
+//! are not chosen. Threads, whether they are pinned, and the individuals that a thread takes at once change no bit:
+//! they are chosen by rate.
 
 use super::bench::{Bench, Found, late, nothing_fits};
 use super::capacity::{AS_SOON, BARS, PlantedMarket, REACH, Table, Tried, UNTIL};
@@ -187,7 +187,7 @@ impl Own<'_, '_> {
 
     /// Whether threads stay on cores of their own.
     fn pinned(&mut self, tuner: &Tuner<'_>, sink: Sink<'_>) -> Result<(Vec<TuneOther>, bool)> {
-        if self.settings.evolve.pinned || !cfg!(target_os = "linux") {
+        if self.settings.evolve.pinned || !learn::evolve::pins_threads() {
             return Ok((Vec::new(), false));
         }
         sink(Update { phase: "timing pinned threads", done: 0, total: 0, unit: "" });
@@ -199,8 +199,8 @@ impl Own<'_, '_> {
     }
 }
 
-/// The smallest population of those that arrive first and leave generations enough; where none arrives, the largest that
-/// leaves enough.
+/// The smallest population of those that arrive first and leave generations enough; where none arrives, the largest
+/// that leaves enough.
 fn choose(rows: &[CapacityRow]) -> Option<usize> {
     let open = || (0..rows.len()).filter(|at| rows[*at].steps_per_s.is_some() && rows[*at].updates >= GENERATIONS);
     let soonest = open().filter_map(|at| rows[at].planted_s).fold(f64::INFINITY, f64::min);

@@ -505,7 +505,7 @@ __global__ void __launch_bounds__(192, 1) quick_5(const __grid_constant__ Trade 
 struct Rank {
     Searches search;
     View<const f64> fitness; // [P, individuals]
-    View<const f64> of_rank; // [P, individuals] what individuals count from the fittest on, where draws are not mirrored
+    View<const f64> of_rank; // [P, individuals] what they count from the fittest on, where draws are not mirrored
     View<const f64> up_to;   // [P, individuals + 1] and how much they count up to each
     View<f32> weights;       // [P, draws]
     View<u32> alike;         // [P] whether all are equally fit

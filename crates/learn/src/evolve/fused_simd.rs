@@ -1,5 +1,5 @@
-//! Loops of fused products over parameters, and sums of accounts. One rounding for each everywhere, so the bits are the same on every
-//! processor; where it has such instructions, sixteen or eight at a time.
+//! Loops of fused products over parameters, and sums of accounts. One rounding for each everywhere, so the bits are the
+//! same on every processor; where it has such instructions, sixteen or eight at a time.
 
 /// `fn name(args) = kernel`, compiled for AVX-512, for AVX2 with fused products, and for everything else.
 macro_rules! fused {

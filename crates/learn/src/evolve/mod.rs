@@ -78,6 +78,11 @@ pub fn has_kernels(device: &Opened, net: &compute::Net, hypers: &Hypers) -> bool
     Stack::new(net).is_ok_and(|stack| cuda::shape(context, net, &stack, hypers).is_some())
 }
 
+/// Whether threads can be kept on cores of their own on this operating system.
+pub fn pins_threads() -> bool {
+    crate::os::PINS_THREADS
+}
+
 /// Validations of a member at most: all are kept, and the memory of a long training must not grow.
 const VALIDATIONS: u64 = 256;
 

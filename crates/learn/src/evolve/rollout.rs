@@ -1,9 +1,9 @@
 //! Individuals on accounts: perturb, decide, step.
 //!
-//! A task is a few draws: its individuals (two of each draw where draws are mirrored) trade the same spans side by side,
-//! `accounts` each, in one worker on one thread. A worker's memory is taken once; a task allocates nothing. Spans are a
-//! function of seed, member, generation and account, so all individuals of a generation see the same bars, and what
-//! they see alike is made once ([`Views`]): what is left between two of them is the difference of their policies.
+//! A task is a few draws: its individuals (two of each draw where draws are mirrored) trade the same spans side by
+//! side, `accounts` each, in one worker on one thread. A worker's memory is taken once; a task allocates nothing. Spans
+//! are a function of seed, member, generation and account, so all individuals of a generation see the same bars, and
+//! what they see alike is made once ([`Views`]): what is left between two of them is the difference of their policies.
 
 use super::fitness::Tallies;
 use super::low_rank_simd::{self, Base};
@@ -238,8 +238,8 @@ impl Worker {
         self.tallies.clear();
     }
 
-    /// Puts what is seen at step `t` into the inputs of all individuals: rows of tables are the same for all, the account
-    /// is each one's own.
+    /// Puts what is seen at step `t` into the inputs of all individuals: rows of tables are the same for all, the
+    /// account is each one's own.
     fn look(&mut self, course: &Course<'_>, t: usize, individuals: usize) {
         let (n, views) = (course.spans.first.len(), course.views);
         let (rows, legal) = (&views.rows[t * n..][..n], &views.legal[t * n..][..n]);

@@ -38,8 +38,8 @@ impl Normals for Counted {
     }
 }
 
-/// [`Counted`] normals of which those of a generation are kept once they are drawn, where there is room: they are needed
-/// when an individual is made and again when the distribution is told.
+/// [`Counted`] normals of which those of a generation are kept once they are drawn, where there is room: they are
+/// needed when an individual is made and again when the distribution is told.
 pub(super) struct Drawn<'a> {
     pub(super) counted: Counted,
     /// `[draws]`; none where they would be too many.

@@ -1,9 +1,10 @@
 //! The hyperbolic tangent in lanes of sixteen, without a division.
 //!
 //! `|x|` from 0 to 9.25 is cut into 30 intervals: of `v = |x| + ¾` the exponent and the three highest bits of the
-//! mantissa name one, so they are narrow where the tangent bends. In each it is a polynomial of degree 4 in the distance
-//! from the interval's beginning, through the tangent at the five Chebyshev nodes; the first goes through 0 and is
-//! fitted relative to `x`. A permutation looks a coefficient up. Within 2 units in the last place, NaN stays NaN.
+//! mantissa name one, so they are narrow where the tangent bends. In each it is a polynomial of degree 4 in the
+//! distance from the interval's beginning, through the tangent at the five Chebyshev nodes; the first goes through 0
+//! and is fitted relative to `x`. A permutation looks a coefficient up. Within 2 units in the last place, NaN stays
+//! NaN.
 
 #![expect(unsafe_code, reason = "intrinsics, called only behind the detection of their features")]
 

@@ -90,23 +90,6 @@ pub(super) fn threads(device: &Opened) -> usize {
     }
 }
 
-/// Keeps the calling thread on one of the cores that it may use; where that is refused, anywhere.
-fn pin(thread: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-        let Ok(allowed) = sched_getaffinity(None) else { return };
-        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-        if let Some(core) = cores.get(thread % cores.len().max(1)) {
-            let mut own = CpuSet::new();
-            own.set(*core);
-            let _ = sched_setaffinity(None, &own);
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = thread;
-}
-
 impl EvolveTraining {
     pub(super) fn new(
         evolve: &Evolve,
@@ -119,7 +102,7 @@ impl EvolveTraining {
         let count = threads(&at.device).max(1);
         let mut builder = ThreadPoolBuilder::new().num_threads(count);
         if evolve.speed.pinned {
-            builder = builder.start_handler(pin);
+            builder = builder.start_handler(crate::os::pin_thread);
         }
         let made = builder.build();
         let threads = made.map_err(|e| Error::Invalid(format!("threads could not be started: {e}")))?;

@@ -1,6 +1,6 @@
 // What follows a minibatch of many small nets, in one kernel: the parts of a gradient are added, who goes on is
-// decided, the norm is found, and the optimiser takes its step. The bits are those of `add_parts` of `ppo_small.cu` with
-// `end_step` and `optimise_each` of `compute` behind it: every sum has their order.
+// decided, the norm is found, and the optimiser takes its step. The bits are those of `add_parts` of `ppo_small.cu`
+// with `end_step` and `optimise_each` of `compute` behind it: every sum has their order.
 //
 // | kernel | block | grid    | cluster | needs                                    |
 // |--------|-------|---------|---------|------------------------------------------|

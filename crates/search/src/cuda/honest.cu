@@ -1,7 +1,6 @@
 // The honest mode on a card. Small nets: a block owns some roots for a whole search, and takes the next ones when it is
-// done; one launch is a search from all roots. Wider ones: a launch for each simulation, between products of the library.
-// flags: --fmad=false
-// registers: 255
+// done; one launch is a search from all roots. Wider ones: a launch for each simulation, between products of the
+// library. flags: --fmad=false registers: 255
 
 #include "honest.cuh"
 #include "net.cuh"
@@ -43,8 +42,8 @@ struct Probe {
     u32 row;
 };
 
-// All roots of a block expand their jobs: draws, then markets, then decisions, of which each is shown by `put`. The block
-// waits before it and after it. At the root of the tree there are `actions` of them beside each other.
+// All roots of a block expand their jobs: draws, then markets, then decisions, of which each is shown by `put`. The
+// block waits before it and after it. At the root of the tree there are `actions` of them beside each other.
 template <typename At, typename Put>
 __device__ __forceinline__ void
 expand_jobs(const Honest& all, const At& at, Job* jobs, u32 count, u32 codes, u32 actions, const Put& put) {

@@ -1,14 +1,14 @@
-// The honest mode on a card, as `block.rs`, `tree.rs`, `outcome.rs`, `market.rs` and `bootstrap` have it: the same draws,
-// the same accounts in f64, the same f32 sums in the same order. Compiled without fused multiply-adds, so that on equal
-// evaluations visits, values and choices are equal.
+// The honest mode on a card, as `block.rs`, `tree.rs`, `outcome.rs`, `market.rs` and `bootstrap` have it: the same
+// draws, the same accounts in f64, the same f32 sums in the same order. Compiled without fused multiply-adds, so that
+// on equal evaluations visits, values and choices are equal.
 //
 // A tree has a place for everything that a search can add to it: the root's three afterstates with all scenarios come
 // first, then those of each simulation with its K codes. Codes of an afterstate are decisions beside each other, and
 // their markets lie beside each other too. One simulation is in flight, so an edge's value is its child's, and what is
 // under way need not be told from what is done.
 //
-// Kernels reach a model's rows through `row_at` alone: a row behind the end of the model's training is the last one, and
-// is noted.
+// Kernels reach a model's rows through `row_at` alone: a row behind the end of the model's training is the last one,
+// and is noted.
 #pragma once
 
 #include "../../../account/src/show.cuh"
@@ -39,8 +39,9 @@ constexpr u32 LEAST = 48;
 constexpr u32 TRIES = 8;
 constexpr u32 ENOUGH_SCENARIOS = 512;
 
-// Numbers of a root: rules, bar, account. Floats of a root behind its observation: time of day, logarithm of the bars to
-// a forced close, key, what is believed of its actions, Gumbel draws. Words: path, model, net, clock times not drawn.
+// Numbers of a root: rules, bar, account. Floats of a root behind its observation: time of day, logarithm of the bars
+// to a forced close, key, what is believed of its actions, Gumbel draws. Words: path, model, net, clock times not
+// drawn.
 constexpr u32 ROOT_NUMBERS = account::PARAMS + account::BAR + account::STATE;
 constexpr u32 ROOT_TIME = 0, ROOT_KEY = 2, ROOT_PRIOR = 5, ROOT_GUMBELS = 8, ROOT_FLOATS = 11;
 constexpr u32 ROOT_PATH = 0, ROOT_MODEL = 2, ROOT_NET = 3, ROOT_EXCLUDED = 4, ROOT_WORDS = 6;
@@ -52,7 +53,7 @@ constexpr u32 FOUND_VISITS = 0, FOUND_Q = 3, FOUND_POLICY = 6, FOUND_VALUE = 9, 
 
 // Models, one behind the other. A model has its own first row and how many there are.
 struct Models {
-    View<const u32> models;       // [models, MODEL_WORDS] first row, rows, first member, members, first cell, columns, unit
+    View<const u32> models;       // [models, MODEL_WORDS] first row, rows, first member, members, first cell, ...
     View<const f64> bars;         // [rows, account::BAR]
     View<const f32> observations; // [rows, features]
     View<const f32> times;        // [rows, 2] time of day, logarithm of the bars to a forced close
@@ -628,8 +629,8 @@ __device__ __noinline__ void conclude_root(const Honest& all, const Search& own)
         }
         choices[half] = best_action(values, legal, keep);
     }
-    // Lanes 0 to 2: how far scenarios are from that mean. Each half chooses, and the other says what its choice is worth:
-    // more than keeping the position (lanes 3 and 4), and altogether (lanes 5 and 6).
+    // Lanes 0 to 2: how far scenarios are from that mean. Each half chooses, and the other says what its choice is
+    // worth: more than keeping the position (lanes 3 and 4), and altogether (lanes 5 and 6).
     const u32 half = (lane + 1) % 2, other = 1 - half;
     const u32 judged = half ? choices[1] : choices[0];
     Sum next{of(lane % 3), of(keep), true, true, first.total, 0, 1};

@@ -1,9 +1,9 @@
 //! The honest mode on a card: from all roots of any number of nets and models in one search.
 //!
 //! Small nets (packed as `packed.rs` says) search in one launch: a block owns a few roots from the first draw to the
-//! outcome, and takes the next ones when it is done. Other nets go through `Nets`: graphs of one kernel and one pass for
-//! the roots, their scenarios and each simulation. Roots go to the card in one piece, and what was found comes back in
-//! one.
+//! outcome, and takes the next ones when it is done. Other nets go through `Nets`: graphs of one kernel and one pass
+//! for the roots, their scenarios and each simulation. Roots go to the card in one piece, and what was found comes back
+//! in one.
 //!
 //! Draws, accounts and trees have the bits of the processor; nets compute in bf16. What an account is shown is
 //! `account::shown`, and the model is the [`Bootstrap`]. **A model's rows end where its training ends**: a row behind
