@@ -31,7 +31,7 @@ use small::SmallPart;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use nets::{HeadOnCard, Hypers, OptimiserOnCard};
+pub use nets::{HeadOnCard, Hypers};
 pub(crate) use nets::{Nets, head_slice, need as nets_need, pins as nets_pins};
 pub(crate) use setup::need;
 pub(crate) use small::KernelPath;

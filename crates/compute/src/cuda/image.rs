@@ -54,11 +54,6 @@ impl Image {
         self.cubins
     }
 
-    /// Whether there is code for a card.
-    pub fn runs_on(&self, context: &super::Context) -> bool {
-        self.pick(context.gpu().capability).is_some()
-    }
-
     /// The best for a card of this compute capability, where there is one.
     pub(crate) fn pick(&self, capability: (u32, u32)) -> Option<Pick> {
         let exact = self.ptx.is_none();

@@ -32,7 +32,7 @@ pub(crate) use array::Memory;
 pub(crate) use context::lock_driver;
 pub use context::{Context, Gpu, gpus};
 pub use driver::{Driver, NoDriver, check, driver};
-pub use engine::{HeadOnCard, Hypers, OptimiserOnCard, Segment, SequencePass, SequencesOnCard, Stack};
+pub use engine::{HeadOnCard, Hypers, Segment, SequencePass, SequencesOnCard, Stack};
 pub use graph::{Event, Graph, Stream};
 pub use image::Image;
 pub(crate) use memory::aligned;

@@ -23,7 +23,7 @@ mod tests;
 
 pub use self::descent::Loss;
 pub use crate::cpu::{Forward, Packed, Ready, Rows, SequenceGradient, SequenceLoss, Sequences, Stepper};
-pub use crate::cuda::{HeadOnCard, Hypers, OptimiserOnCard, Segment, SequencePass, SequencesOnCard};
+pub use crate::cuda::{HeadOnCard, Hypers, Segment, SequencePass, SequencesOnCard};
 
 use crate::cpu::{Given, Plan, Source, Update};
 use crate::cuda::{Array, Stream};
@@ -491,14 +491,14 @@ impl Nets {
         Ok(self.card()?.heads_on_card())
     }
 
-    /// Where the optimiser's numbers lie, for a caller's kernel that takes its steps.
+    /// `[P, params]` the gradient of the last way back.
     ///
     /// # Errors
     ///
     /// On a processor, or where there is no optimiser.
-    pub fn optimiser_on_card(&mut self) -> Result<OptimiserOnCard> {
+    pub fn gradient_on_card(&mut self) -> Result<Array<f32>> {
         self.learns()?;
-        Ok(self.card()?.optimiser_on_card())
+        Ok(self.card()?.gradient_on_card())
     }
 
     /// The inputs of at most [`Setup::rows`] rows of all members, for nets whose heads are the caller's. It is put on

@@ -13,11 +13,12 @@
 // | take_gradients_T | 256   | [ceil(B × width / 256), P]    |
 // | sum_biases       | 256   | [ceil(widest / 32), layers]   |
 // | end_step         | 256   | [ceil(params / (1024 × rounds)), P] |
-// | optimise_each    | 256   | [any, P], a share of the parameters each |
+// | optimise_each    | 256   | [any, P], 1024 elements a block and round |
 // | adopt            | 256   | [ceil(params / 1024)]         |
 // registers: 64
 
-#include "hypers.cuh"
+#include "../cuda/view.cuh"
+#include "optimiser.cuh"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // take_ids: the ids of a batch. An id that is none, or whose window reaches before a table, is replaced by one that is
@@ -234,6 +235,25 @@ extern "C" __global__ void __launch_bounds__(256) sum_biases(const SumBiasesArgs
     }
 }
 
+// Each member's hyper-parameters, as they are when a step runs.
+struct Hypers {
+    View<const float> rate; // [P] each
+    View<const float> beta1;
+    View<const float> beta2;
+    View<const float> eps;
+    View<const float> decay;
+    View<const float> clip; // not above 0: none
+    View<const double> weight;
+};
+
+__device__ __forceinline__ Optimiser optimiser_of(const Hypers& each, u32 slot, u32 rule) {
+    Optimiser o = {};
+    o.rule = rule;
+    o.beta1 = each.beta1[slot], o.beta2 = each.beta2[slot], o.eps = each.eps[slot];
+    o.decay = each.decay[slot], o.clip = each.clip[slot];
+    return o;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // end_step: `advance` for members with hyper-parameters of their own. A gradient in parts is added up in order first. A
 // member that is left out, or whose norm is not finite, stays as it is.
@@ -309,38 +329,13 @@ struct OptimiseEachArgs {
     float* mean;
     float* square;
     bf16* copy;          // [P, params] bf16 of the master, or null
+    float* average;      // null
     Hypers each;
     u32 rule;
 };
 
-// Numbers of an arena that do not fit into the second-level cache with what passes read: they leave room for that.
-__device__ __forceinline__ float4 stream4(const float* at) { return __ldcs(reinterpret_cast<const float4*>(at)); }
-__device__ __forceinline__ void stream4(float* at, float4 v) { __stcs(reinterpret_cast<float4*>(at), v); }
-
-// Blocks have equal shares, so that none is left over when all others are done.
 extern "C" __global__ void __launch_bounds__(256) optimise_each(const OptimiseEachArgs given) {
-    const u32 slot = blockIdx.y;
-    const Order order = given.orders[slot];
-    if (order.go == 0) return;
-    const Optimiser o = optimiser_of(given.each, slot, given.rule);
-    const Divisor weight(order.weight), root(order.root);
-    const u64 row = slot * given.params, fours = given.params / 4;
-    const u64 end = fours * (blockIdx.x + 1) / gridDim.x;
-    const float* __restrict__ grads = given.grads + row;
-    float* __restrict__ master = given.master + row;
-    float* __restrict__ mean = given.mean + row;
-    float* __restrict__ square = given.square + row;
-    bf16* __restrict__ copy = given.copy ? given.copy + row : nullptr;
-#pragma unroll 4
-    for (u64 i = fours * blockIdx.x / gridDim.x + threadIdx.x; i < end; i += 256) {
-        const u64 at = 4 * i;
-        Four four = {stream4(master + at), stream4(mean + at), stream4(square + at)};
-        adapt(four, stream4(grads + at), order, weight, root, o);
-        stream4(master + at, four.param);
-        stream4(mean + at, four.mean);
-        stream4(square + at, four.square);
-        if (copy) store4(copy + at, four.param);
-    }
+    optimise_row(given, optimiser_of(given.each, blockIdx.y, given.rule));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

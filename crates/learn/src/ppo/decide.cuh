@@ -1,5 +1,5 @@
-// What a minibatch saw is added up, by the first 256 threads of a block for each member; who has moved too far, or
-// whose last gradient was no number, takes no further step in this update.
+// What a minibatch saw is added up, by one block of 256 threads for each member; who has moved too far, or whose last
+// gradient was no number, takes no further step in this update.
 #pragma once
 
 #include "../../../compute/src/population/population.cuh"
@@ -24,13 +24,13 @@ __device__ __forceinline__ void decide_member(const Decide& given, u32 p) {
     const u32 warp = threadIdx.x / 32;
     const f64* own = &given.partial[(u64)p * given.blocks * 6];
     f64 sums[6] = {};
-    for (u32 block = threadIdx.x; threadIdx.x < 256 && block < given.blocks; block += 256)
+    for (u32 block = threadIdx.x; block < given.blocks; block += 256)
 #pragma unroll
         for (u32 k = 0; k < 6; k++) sums[k] += own[block * 6 + k];
 #pragma unroll
     for (u32 k = 0; k < 6; k++) {
         sums[k] = warp_sum(sums[k]);
-        if (threadIdx.x % 32 == 0 && warp < 8) scratch[k][warp] = sums[k];
+        if (threadIdx.x % 32 == 0) scratch[k][warp] = sums[k];
     }
     __syncthreads();
     if (threadIdx.x != 0) return;

@@ -99,7 +99,7 @@ struct Estimate {
 };
 
 // Rows of a rollout are read ahead, this many.
-constexpr u32 AHEAD = 16;
+constexpr u32 AHEAD = 8;
 
 // An account of a warp of 32: where it is in arrays of accounts, and at the first step of a rollout. One behind the
 // last does what the last does, and counts for nothing.
@@ -227,8 +227,7 @@ __global__ void __launch_bounds__(256) explained(const __grid_constant__ Estimat
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// orders: the order of rows in every epoch of the update, from counters alone.
-// moments: mean and deviation of the advantages of every minibatch.
+// moments: the order of rows in every epoch, and mean and deviation of the advantages of every minibatch of the update.
 // ---------------------------------------------------------------------------------------------------------------------
 struct Moments {
     Members members;
@@ -252,35 +251,25 @@ __device__ __forceinline__ Permutation order_of(const Members& members, u32 p, u
                        members.unit[p] * members.epochs + minibatch / per_epoch);
 }
 
-__global__ void __launch_bounds__(256) orders(const __grid_constant__ Moments given) {
+__global__ void __launch_bounds__(256) moments(const __grid_constant__ Moments given) {
+    __shared__ double scratch[8];
     const u32 p = blockIdx.z, minibatch = blockIdx.y, slice = blockIdx.x;
     const u32 rows = rows_of(given.members, minibatch, given.per_epoch), end = min(rows, (slice + 1) * SLICE);
     const u32 first = minibatch % given.per_epoch * given.members.batch;
     const Permutation order = order_of(given.members, p, minibatch, given.per_epoch);
-    const u64 all = (u64)given.members.accounts * given.members.steps;
+    const u64 all = (u64)given.members.accounts * given.members.steps, own = p * all;
     const u64 to = ((u64)p * given.members.epochs + minibatch / given.per_epoch) * all + first;
+    f64 sum = 0.0, squares = 0.0;
     // A thread whose number is still too large after a round takes another, and does not keep its warp waiting.
     u32 place = first + slice * SLICE + threadIdx.x;
     for (u32 b = slice * SLICE + threadIdx.x; b < end;) {
         place = order.once(place);
         if (place >= all) continue;
         given.order[to + b] = place;
+        const f64 x = (f64)given.advantage[own + place];
+        sum += x, squares += x * x;
         b += 256;
         place = first + b;
-    }
-}
-
-__global__ void __launch_bounds__(256) moments(const __grid_constant__ Moments given) {
-    __shared__ double scratch[8];
-    const u32 p = blockIdx.z, minibatch = blockIdx.y, slice = blockIdx.x;
-    const u32 rows = rows_of(given.members, minibatch, given.per_epoch), end = min(rows, (slice + 1) * SLICE);
-    const u64 all = (u64)given.members.accounts * given.members.steps, own = p * all;
-    const u64 from = ((u64)p * given.members.epochs + minibatch / given.per_epoch) * all + minibatch % given.per_epoch * given.members.batch;
-    f64 sum = 0.0, squares = 0.0;
-#pragma unroll 8
-    for (u32 b = slice * SLICE + threadIdx.x; b < end; b += 256) {
-        const f64 x = (f64)given.advantage[own + given.order[from + b]];
-        sum += x, squares += x * x;
     }
     sum = block_sum(sum, scratch), squares = block_sum(squares, scratch);
     if (threadIdx.x != 0) return;

@@ -51,7 +51,6 @@ struct HopperMinibatch {
     u32 rows;                 // of the table
     u32 slices;               // of a minibatch
     u32 each;                 // that a block has, at most
-    u32 groups;               // 0: every slice is a part; else slices k, k + groups, ... are added to part k
 };
 
 struct HopperValues {
@@ -255,16 +254,10 @@ struct TowerGradient {
         });
     }
 
-    // Into a part of a gradient, or on top of what this thread has left there.
-    template <bool ADD> __device__ __forceinline__ void store(float* part, const PolicyLayer* layers) const {
+    __device__ __forceinline__ void store(float* part, const PolicyLayer* layers) const {
         const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, unit = threadIdx.x / 32 * 16 + g;
         const u32 inputs = layers[0].inputs, outputs = layers[2].outputs;
-        const auto put = [&](float* to, float low, float high) {
-            float2* at = reinterpret_cast<float2*>(to);
-            const float2 was = ADD ? *at : make_float2(0.0f, 0.0f);
-            *at = ADD ? make_float2(was.x + low, was.y + high) : make_float2(low, high);
-        };
-        const auto put_one = [&](float* to, float x) { *to = ADD ? *to + x : x; };
+        const auto put = [&](float* to, float low, float high) { *reinterpret_cast<float2*>(to) = make_float2(low, high); };
 #pragma unroll
         for (u32 n = 0; n < ONES_PIECE; n++) {
             if (n < SHOWN_PIECE && n * 8 + 8 >= inputs) continue;
@@ -279,14 +272,14 @@ struct TowerGradient {
             put(to + 8 * MLP_HIDDEN, second[n][2], second[n][3]);
         }
         if (t == 0) {
-            put_one(part + layers[0].bias + unit, first[ONES_PIECE][0]), put_one(part + layers[0].bias + unit + 8, first[ONES_PIECE][2]);
-            put_one(part + layers[1].bias + unit, second[8][0]), put_one(part + layers[1].bias + unit + 8, second[8][2]);
+            part[layers[0].bias + unit] = first[ONES_PIECE][0], part[layers[0].bias + unit + 8] = first[ONES_PIECE][2];
+            part[layers[1].bias + unit] = second[8][0], part[layers[1].bias + unit + 8] = second[8][2];
         }
 #pragma unroll
         for (u32 e = 0; e < 4; e++) {
             const u32 output = 2 * t + e % 2;
-            if (output < outputs) put_one(part + layers[2].weight + output * MLP_HIDDEN + unit + e / 2 * 8, head[0][e]);
-            if (unit == 0 && e < 2 && output < outputs) put_one(part + layers[2].bias + output, bias[e]);
+            if (output < outputs) part[layers[2].weight + output * MLP_HIDDEN + unit + e / 2 * 8] = head[0][e];
+            if (unit == 0 && e < 2 && output < outputs) part[layers[2].bias + output] = bias[e];
         }
     }
 };
@@ -302,12 +295,8 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
     if (goes == 0) return;
     const u32 all = members.accounts * members.steps, start = k % given.per_epoch * members.batch;
     const u32 rows = min(members.batch, all - start);
-    // Slices of a block lie side by side; or in chains, each `groups` slices apart, which become one part.
-    const u32 groups = all_given.groups, length = groups > 0 ? all_given.slices / groups : 1, most = all_given.each;
-    const u32 own_slices = groups > 0 ? most : min(most, all_given.slices - blockIdx.x * most);
-    const auto slice_of = [&](u32 i) {
-        return groups > 0 ? blockIdx.x + i / length * gridDim.x + i % length * groups : blockIdx.x * most + i;
-    };
+    const u32 first_slice = blockIdx.x * all_given.each, last_slice = min(all_given.slices, first_slice + all_given.each);
+    const u32 begin = first_slice * given.slice, end = min(rows, last_slice * given.slice);
     u32 at = shared_address(shared_memory);
     const TowerWeights w = tower_at(net, tower, at);
     TilePanels tile;
@@ -318,17 +307,16 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
     tile.d_second = panel_at(at, MLP_HIDDEN);
     tile.d_head = at;
     const u32 own_row = warp * MLP_ROWS, matrices = matrices_of();
-    // Where this lane's row of a tile lies, so many rows behind the block's first; one behind the end reads the first
-    // and counts for nothing.
+    // Where this lane's row of a tile lies; one behind the end reads the first and counts for nothing.
     const u32* order = &given.seen.order[((u64)p * members.epochs + k / given.per_epoch) * all + start];
-    const auto place_of = [&](u32 at) {
-        const u32 i = at / given.slice, b = slice_of(i) * given.slice + at - i * given.slice + own_row + number;
-        return order[i < own_slices && b < rows ? b : 0];
+    const auto place_of = [&](u32 base) {
+        const u32 b = base + own_row + number;
+        return order[b < end ? b : 0];
     };
     const u64 first_of_all = (u64)p * all;
     if (first_of_all + all > given.seen.rows.len) __trap();
     const u32 scale = all_given.scale_of[p];
-    u32 place = place_of(0), soon = place_of(TILE), later = place_of(2 * TILE);
+    u32 place = place_of(begin), soon = place_of(begin + TILE), later = place_of(begin + 2 * TILE);
     load_tower(net, p, tower, w);
     u32 id = given.seen.rows.data[first_of_all + place];
     LossRow row(given.seen, tower, first_of_all + place);
@@ -358,18 +346,16 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
     __syncthreads();
     const LaneOffsets lane;
     const PolicyLayer* layers = net.layers + tower * 4;
-    u32 at_row = 0;
+    u32 base = begin;
 #pragma unroll 1
-    for (u32 i = 0; i < own_slices; i++) {
+    for (u32 slice = first_slice; slice < last_slice; slice++) {
         TowerGradient gradient;
         gradient.clear();
         f64 sums[4] = {};
-        const u32 slice = slice_of(i), begin = slice * given.slice, end = min(rows, begin + given.slice);
-        const u32 slice_rows = end > begin ? end - begin : 0;
-        // What is on its way is of the next rows in turn, so a slice of a chain is walked to its end.
-        const u32 last = groups > 0 ? begin + given.slice : end;
+        const u32 slice_end = min(end, (slice + 1) * given.slice);
+        const u32 slice_rows = slice_end > base ? slice_end - base : 0;
 #pragma unroll 1
-        for (u32 base = begin; base < last; base += TILE, at_row += TILE) {
+        for (; base < slice_end; base += TILE) {
             const bool real = base + own_row + number < end;
             if (threadIdx.x % 32 < MLP_ROWS)
                 put_piece(x + SHOWN_PIECE * PIECE + (own_row + number) * 16, rounded_pair(row.observed[0], row.observed[1]),
@@ -391,7 +377,7 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
             const LossRow next(given.seen, tower, first_of_all + place);
             place = later;
             id = given.seen.rows.data[first_of_all + place];
-            later = place_of(at_row + 3 * TILE);
+            later = place_of(base + 3 * TILE);
             {
                 products_wait();
                 settle(s);
@@ -457,10 +443,8 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
             __syncthreads();
         }
         settle(gradient.first), settle(gradient.second), settle(gradient.head);
-        const u32 parts = groups > 0 ? groups : all_given.slices;
-        float* part = &given.parts[((u64)p * parts + slice % parts) * net.params];
-        if (i % length == 0) gradient.store<false>(part, layers);
-        else gradient.store<true>(part, layers);
+        float* part = &given.parts[((u64)p * all_given.slices + slice) * net.params];
+        gradient.store(part, layers);
         f64* to = &given.partial[((u64)p * all_given.slices + slice) * 6];
 #pragma unroll
         for (u32 e = 0; e < 4; e++) {

@@ -30,8 +30,8 @@ use crate::tables::Tables;
 pub use calls::Hypers;
 use calls::each;
 pub(super) use calls::{BiasSum, BiasSums};
+pub use heads::HeadOnCard;
 pub(crate) use heads::head_slice;
-pub use heads::{HeadOnCard, OptimiserOnCard};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -215,8 +215,6 @@ impl Engine {
 
 /// Parameters from which on a block of `end_step` has eight rounds.
 const LARGE: usize = 1 << 18;
-/// Blocks of `optimise_each` that a multiprocessor holds.
-const OPTIMISERS: usize = 5;
 
 /// Members in a population's words.
 fn members(net: &Net, member_setups: &[MemberSetup]) -> Vec<Member> {
@@ -630,13 +628,11 @@ impl Nets {
             mean: at.mean,
             square: at.square,
             copy: at.shadow,
+            average: None,
             each: hypers.clone(),
             rule,
         };
-        // As many blocks as a card holds, if each has enough to do.
-        let most = OPTIMISERS * e.context.gpu().multiprocessors as usize;
-        let share = params.div_ceil(most.div_ceil(p)).max(1024);
-        each(&self.calls.optimise_each, &e.main, (params, share), p, &step)
+        each(&self.calls.optimise_each, &e.main, (params, 4096), p, &step)
     }
 
     /// One copy of everything that a member has learned.

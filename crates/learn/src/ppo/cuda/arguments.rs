@@ -2,8 +2,6 @@
 
 use compute::arguments;
 use compute::cuda::Array;
-use compute::nets::Hypers;
-use compute::population::SlotState;
 
 arguments! {
     #[derive(Clone)]
@@ -355,7 +353,6 @@ arguments! {
         pub(super) rows: u32,
         pub(super) slices: u32,
         pub(super) each: u32,
-        pub(super) groups: u32,
     }
 }
 
@@ -439,24 +436,5 @@ arguments! {
         pub(super) value: Array<f32>,
         pub(super) accounts: u32,
         pub(super) slot: u32,
-    }
-}
-
-arguments! {
-    pub(super) struct Finish in "../ppo_finish.cu" {
-        pub(super) parts: Array<f32>,
-        pub(super) decide: Decide,
-        pub(super) states: Array<SlotState>,
-        pub(super) gradient: Array<f32>,
-        pub(super) master: Array<f32>,
-        pub(super) mean: Array<f32>,
-        pub(super) square: Array<f32>,
-        pub(super) copy: Array<u16>,
-        pub(super) squares: Array<f64>,
-        pub(super) norms: Array<f32>,
-        pub(super) each: Hypers,
-        pub(super) params: u64,
-        pub(super) slices: u32,
-        pub(super) rule: u32,
     }
 }

@@ -23,7 +23,7 @@ use super::{LossSums, Ppo, memory};
 use crate::{DeviceBudget, MemberKey};
 use arguments::{Decide, Estimate, Moments, Report};
 use arrays::{Arrays, REPORT, Sizes};
-use compute::cuda::{Context, Event, Graph, Grid, Image, Kernel, Module, Stream};
+use compute::cuda::{Context, Graph, Grid, Image, Kernel, Module, Stream};
 use compute::nets::{Hyper, Hypers as CardHypers, Nets, StepOptions};
 use compute::population::Pins;
 use compute::{Error, Opened, Result, image};
@@ -35,17 +35,9 @@ use wide::Wide;
 
 static PPO: Image = image!("ppo");
 
-/// A stream beside another, between two events.
-struct Beside {
-    stream: Stream,
-    begun: Event,
-    done: Event,
-}
-
 /// What members have beside their nets on the card.
 pub(super) struct Cuda {
     stream: Stream,
-    beside: Beside,
     arrays: Arrays,
     path: Path,
     phases: Phases,
@@ -113,29 +105,20 @@ impl Cuda {
         let table = arrays::table(context, &stream, &group.ppo.folds, group.ppo.spec.hypers[0].episode)?;
         let mut arrays = Arrays::new(context, &stream, group, members, sizes, table)?;
         let module = Module::load(context, &PPO)?;
-        let hypers: Vec<Hyper> = members.iter().map(|m| group.hyper(m)).collect();
-        let hypers = group.nets.hypers(&hypers)?;
         let path = match small::fits(context, &group.ppo, &keys) {
             _ if group.net.has_memory() => {
                 Path::Recurrent(Box::new(Recurrent::new(&stream, &module, group, at, &keys, &arrays, pins)?))
             }
-            Some(shape) => {
-                let small = Small::new(context, &stream, group, members, &mut arrays, shape, &hypers)?;
-                Path::Small(Box::new(small))
-            }
+            Some(shape) => Path::Small(Box::new(Small::new(context, &stream, group, members, &mut arrays, shape)?)),
             None => {
                 let division = wide::division(context, &group.ppo, &keys);
                 let wide = division.map(|d| Wide::new(context, &stream, group, members, &arrays, d)).transpose()?;
                 Path::Passes(Box::new(Passes::new(&module, group, at, &keys, &mut arrays, pins, wide)?))
             }
         };
-        let phases = Phases::new(&module, &arrays, hypers)?;
-        let beside = Beside {
-            stream: Stream::new(context)?,
-            begun: Event::new(context, false)?,
-            done: Event::new(context, false)?,
-        };
-        Ok(Cuda { stream, beside, arrays, path, phases, graphs: None, walk_graph: None })
+        let hypers: Vec<Hyper> = members.iter().map(|m| group.hyper(m)).collect();
+        let phases = Phases::new(&module, &arrays, group.nets.hypers(&hypers)?)?;
+        Ok(Cuda { stream, arrays, path, phases, graphs: None, walk_graph: None })
     }
 
     /// Which kernels do the work, for people.
@@ -161,7 +144,7 @@ impl Cuda {
 
     /// Collect, estimate advantages, update.
     pub(super) fn iterate(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
-        let Cuda { stream, beside, arrays, path, phases, graphs, .. } = self;
+        let Cuda { stream, arrays, path, phases, graphs, .. } = self;
         let sizes = arrays.sizes;
         let words = members.iter_mut().flat_map(|member| {
             let rate = group.hyper(member).rate;
@@ -172,13 +155,7 @@ impl Cuda {
         let nets = &mut group.nets;
         arrays.words.put(stream, &words)?;
         phases.begin.launch(stream, blocks(sizes.p, 1, 1), &phases.report)?;
-        beside.begun.record(stream)?;
         path.begin(stream, nets)?;
-        // Minibatches of policies that remember are of accounts.
-        if !matches!(path, Path::Recurrent(_)) {
-            phases.orders(beside, &sizes)?;
-        }
-        stream.after(&beside.done)?;
         match graphs {
             Some(Graphs { steps, estimate, minibatches }) => {
                 if let Some((steps, times)) = steps {
@@ -380,9 +357,6 @@ impl Path {
             }
             Path::Small(small) => {
                 small.minibatch(stream)?;
-                if small.finishes() {
-                    return Ok(());
-                }
                 nets.optimise_on(stream, &phases.hypers, StepOptions { parts: Some(small.gradient()), ..options })
             }
         }
@@ -397,7 +371,6 @@ struct Phases {
     scales: Kernel<Estimate>,
     advantages: Kernel<Estimate>,
     explained: Kernel<Estimate>,
-    orders: Kernel<Moments>,
     moments: Kernel<Moments>,
     moments_end: Kernel<Moments>,
     decides: Kernel<Decide>,
@@ -417,7 +390,6 @@ impl Phases {
             scales: module.kernel("scales")?,
             advantages: module.kernel("advantages")?,
             explained: module.kernel("explained")?,
-            orders: module.kernel("orders")?,
             moments: module.kernel("moments")?,
             moments_end: module.kernel("moments_end")?,
             decides: module.kernel("decide")?,
@@ -465,28 +437,16 @@ impl Phases {
         self.explained.launch(stream, blocks(sizes.p, 1, 256), &self.estimate)
     }
 
-    /// Sums of the advantages of every minibatch.
+    /// The order of rows, and sums of the advantages of every minibatch.
     fn add_moments(&self, stream: &Stream, sizes: &Sizes) -> Result<()> {
-        self.moments.launch(stream, Phases::minibatches(sizes), &self.centre)
+        let of_minibatches = [sizes.batch.div_ceil(arrays::SLICE), sizes.minibatches, sizes.p].map(|n| n as u32);
+        let grid = Grid { blocks: of_minibatches, threads: [256, 1, 1], shared: 0 };
+        self.moments.launch(stream, grid, &self.centre)
     }
 
     /// What minibatches are centred by, out of those.
     fn centre_minibatches(&self, stream: &Stream, sizes: &Sizes) -> Result<()> {
         self.moments_end.launch(stream, blocks(sizes.minibatches.div_ceil(32), sizes.p, 32), &self.centre)
-    }
-
-    /// The order of rows in every epoch, beside a rollout that has its place on the card: accounts wait for one thing
-    /// after another and leave room for others.
-    fn orders(&self, beside: &Beside, sizes: &Sizes) -> Result<()> {
-        beside.stream.after(&beside.begun)?;
-        self.orders.launch(&beside.stream, Phases::minibatches(sizes), &self.centre)?;
-        beside.done.record(&beside.stream)
-    }
-
-    /// Blocks for slices of all minibatches of an update.
-    fn minibatches(sizes: &Sizes) -> Grid {
-        let blocks = [sizes.batch.div_ceil(arrays::SLICE), sizes.minibatches, sizes.p].map(|n| n as u32);
-        Grid { blocks, threads: [256, 1, 1], shared: 0 }
     }
 
     /// What a minibatch saw, and who goes on.

@@ -1,18 +1,17 @@
 //! Small nets in bf16: one kernel for a rollout, one for values, one for a minibatch up to the gradient of the weights,
 //! one for a whole validation (`ppo_small.cu`). Two hidden layers of 64 in each tower have faster ones for all but the
-//! last (`ppo_warp.cu`), and on Hopper a faster one still for minibatches (`ppo_hopper.cu`).
+//! last (`ppo_warp.cu`), and on Hopper faster ones still for values and minibatches (`ppo_hopper.cu`).
 
 use super::super::Ppo;
 use super::super::training::{Group, Member};
 use super::arguments::{
-    AddParts, Finish, HopperMinibatch, HopperValues, PolicyLayer, PolicyNet, ScaleRows, SmallMinibatch, SmallRollout,
+    AddParts, HopperMinibatch, HopperValues, PolicyLayer, PolicyNet, ScaleRows, SmallMinibatch, SmallRollout,
     SmallValues, SmallWalk,
 };
 use super::arrays::{Arrays, Sizes, counted, put, zeros};
 use crate::MemberKey;
 use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Slab, Stream};
 use compute::net::{Branch, Layout, Linear};
-use compute::nets::Hypers as CardHypers;
 use compute::population::{Precision, Scale};
 use compute::{Error, Net, Result, image};
 use market::OBSERVED;
@@ -22,7 +21,6 @@ use std::sync::Arc;
 static PPO_SMALL: Image = image!("ppo_small");
 static PPO_WARP: Image = image!("ppo_warp");
 static PPO_HOPPER: Image = image!("ppo_hopper", (9, 0), "sm_90a");
-static PPO_FINISH: Image = image!("ppo_finish", (9, 0), "sm_90");
 
 /// Layers of a tower, with its head.
 pub(super) const LAYERS: usize = 4;
@@ -238,39 +236,15 @@ pub(super) fn towers(net: &Net, widest: usize, input: usize) -> Option<[Vec<Line
     Some([tower(0..a, a + b), tower(a..a + b, a + b + 1)])
 }
 
-/// Groups of parts that are added one after another, each by itself, as `add_parts` and `ppo_finish.cu` do.
-const GROUPS: usize = 16;
-
-/// Slices of a block where blocks of `ppo_hopper.cu` add the parts of whole groups, so that fewer are left; none where
-/// too few blocks would have work. Sums have the order of `add_parts` either way.
-fn chains(slices: usize, towers: usize, multiprocessors: usize) -> Option<usize> {
-    if slices <= GROUPS || !slices.is_multiple_of(GROUPS) || 4 * towers * GROUPS < 3 * 2 * multiprocessors {
-        return None;
-    }
-    let groups = (towers * GROUPS).div_ceil(2 * multiprocessors).next_power_of_two();
-    (groups <= GROUPS).then_some(groups * slices / GROUPS)
-}
-
-/// Blocks of a member in `ppo_finish.cu`, and the most parameters that they take.
-const FINISH_BLOCKS: u32 = 8;
-const FINISH_MOST: usize = 32_768;
-/// Members from which on one kernel behind a minibatch is faster than three: clusters of fewer leave the card idle. The
-/// bits are the same.
-const FINISH_LEAST: usize = 8;
-
-/// A kernel, and what it is launched with for the rows of a rollout and for those behind it.
-type ValuesOnHopper = (Kernel<HopperValues>, [(Grid, HopperValues); 2]);
-
 /// Kernels and arrays of such updates.
 pub(super) struct Small {
     rollout: (Kernel<SmallRollout>, Grid, SmallRollout),
     values: [(Grid, SmallValues); 2],
     valued: Kernel<SmallValues>,
     minibatch: Minibatch,
-    /// The same values on Hopper, where it serves minibatches too.
-    hopper_values: Option<ValuesOnHopper>,
+    /// Values of a whole rollout on Hopper, where it serves minibatches too.
+    hopper_values: Option<(Kernel<HopperValues>, Grid, Box<HopperValues>)>,
     add_parts: (Kernel<AddParts>, Grid, AddParts),
-    finish: Option<(Kernel<Finish>, Grid, Box<Finish>)>,
     walk: (Kernel<SmallWalk>, Grid, SmallWalk),
 }
 
@@ -288,7 +262,6 @@ impl Small {
         members: &[Member],
         a: &mut Arrays,
         shape: Shape,
-        hypers: &CardHypers,
     ) -> Result<Small> {
         let Sizes { p, n, t, later, pieces, per_epoch, slices: count, .. } = a.sizes;
         let not_small = || Error::Invalid("the net is none of the small ones".into());
@@ -324,23 +297,15 @@ impl Small {
             slice: shape.slices(a.sizes.batch).1 as u32,
         };
         let mut on_hopper = None;
-        // Parts that are left to be added.
-        let mut left = count;
         let minibatch = if shape.hopper {
             let hopper = Module::load(context, &PPO_HOPPER)?;
             let kernel = hopper.kernel("minibatch")?;
             kernel.allow_shared(shape.minibatch.shared)?;
             // A block fetches weights before it begins, so no more blocks than a card holds; which of them has a slice
             // changes nothing in it.
-            let (each, groups) = match chains(count, p * shape.towers as usize, multiprocessors) {
-                Some(each) => (each, GROUPS),
-                None => ((count * p * shape.towers as usize).div_ceil(2 * multiprocessors).max(1), 0),
-            };
+            let each = (count * p * shape.towers as usize).div_ceil(2 * multiprocessors).max(1);
             slices.blocks[0] = count.div_ceil(each) as u32;
-            if groups > 0 {
-                left = groups;
-            }
-            let of = (minibatch, counted(count)?, (counted(each)?, counted(groups)?));
+            let of = (minibatch, counted(count)?, counted(each)?);
             let made = hopper_minibatch(&hopper, stream, &mut a.slab, &group.ppo, members, of)?;
             on_hopper = Some((hopper, made.scaled.clone(), made.scale_of.clone(), made.rows));
             Minibatch::Hopper(kernel, slices, Box::new(made))
@@ -349,32 +314,8 @@ impl Small {
             kernel.allow_shared(shape.minibatch.shared)?;
             Minibatch::Plain(kernel, slices, Box::new(minibatch))
         };
-        let finish = if p >= FINISH_LEAST && params <= FINISH_MOST && PPO_FINISH.runs_on(context) {
-            let at = group.nets.optimiser_on_card()?;
-            let grid = Grid { blocks: [FINISH_BLOCKS, p as u32, 1], threads: [512, 1, 1], shared: 0 };
-            let args = Finish {
-                parts: parts.clone(),
-                decide: a.decide(),
-                states: at.states,
-                gradient: at.gradient,
-                master: at.params,
-                mean: at.mean,
-                square: at.square,
-                copy: net.copy.clone(),
-                squares: at.squares,
-                norms: a.norms.clone(),
-                each: hypers.clone(),
-                params: params as u64,
-                slices: counted(left)?,
-                rule: at.rule,
-            };
-            Some((Module::load(context, &PPO_FINISH)?.kernel("finish")?, grid, Box::new(args)))
-        } else {
-            None
-        };
         let mut made = Small {
             hopper_values: None,
-            finish,
             rollout: (
                 module.kernel(&shape.name("rollout", shape.rollout))?,
                 rollout,
@@ -419,7 +360,7 @@ impl Small {
                     goes: a.goes.clone(),
                     decide: a.decide(),
                     params: params as u64,
-                    slices: counted(left)?,
+                    slices: counted(count)?,
                 },
             ),
             walk: (
@@ -437,13 +378,10 @@ impl Small {
         if let Some((hopper, scaled, scale_of, rows)) = on_hopper {
             let kernel: Kernel<HopperValues> = hopper.kernel("values")?;
             kernel.allow_shared(HOPPER_VALUES)?;
-            let on_hopper = |of: &SmallValues| {
-                let tiles = (of.count as usize).div_ceil(HOPPER_ROWS);
-                let blocks = tiles.min((HOPPER_BLOCKS * multiprocessors).div_ceil(p)) as u32;
-                let grid = Grid { blocks: [blocks, p as u32, 1], threads: [128, 1, 1], shared: HOPPER_VALUES };
-                (grid, HopperValues { of: of.clone(), scaled: scaled.clone(), scale_of: scale_of.clone(), rows })
-            };
-            made.hopper_values = Some((kernel, made.values.each_ref().map(|(_, of)| on_hopper(of))));
+            let of = made.values[0].1.clone();
+            let blocks = (of.count as usize).div_ceil(HOPPER_ROWS).min((HOPPER_BLOCKS * multiprocessors).div_ceil(p));
+            let grid = Grid { blocks: [blocks as u32, p as u32, 1], threads: [128, 1, 1], shared: HOPPER_VALUES };
+            made.hopper_values = Some((kernel, grid, Box::new(HopperValues { of, scaled, scale_of, rows })));
         }
         made.rollout.0.allow_shared(shape.rollout.shared)?;
         made.walk.0.allow_shared(shape.walk)?;
@@ -458,27 +396,22 @@ impl Small {
 
     /// Values of what was seen, and of what is behind it.
     pub(super) fn values(&self, stream: &Stream) -> Result<()> {
+        let [(grid, all), (later_grid, later)] = &self.values;
         match &self.hopper_values {
-            Some((kernel, both)) => both.iter().try_for_each(|(grid, values)| kernel.launch(stream, *grid, values)),
-            None => self.values.iter().try_for_each(|(grid, values)| self.valued.launch(stream, *grid, values)),
+            Some((kernel, grid, values)) => kernel.launch(stream, *grid, values)?,
+            None => self.valued.launch(stream, *grid, all)?,
         }
+        // Few rows: the kernel for all cards has less to do before the first.
+        self.valued.launch(stream, *later_grid, later)
     }
 
-    /// Whether a minibatch ends with the optimiser's step.
-    pub(super) fn finishes(&self) -> bool {
-        self.finish.is_some()
-    }
-
-    /// Losses and gradient of a minibatch, and who goes on; the step as well, where it is in the same kernel.
+    /// Losses and gradient of a minibatch, and who goes on.
     pub(super) fn minibatch(&self, stream: &Stream) -> Result<()> {
         match &self.minibatch {
             Minibatch::Plain(kernel, grid, of) => kernel.launch(stream, *grid, of)?,
             Minibatch::Hopper(kernel, grid, of) => kernel.launch(stream, *grid, of)?,
         }
-        match &self.finish {
-            Some((kernel, grid, of)) => kernel.launch(stream, *grid, of),
-            None => self.add_parts.0.launch(stream, self.add_parts.1, &self.add_parts.2),
-        }
+        self.add_parts.0.launch(stream, self.add_parts.1, &self.add_parts.2)
     }
 
     /// `[P, params]` the gradient.
@@ -500,7 +433,7 @@ fn hopper_minibatch(
     slab: &mut Slab,
     ppo: &Ppo,
     members: &[Member],
-    (of, slices, (each, groups)): (SmallMinibatch, u32, (u32, u32)),
+    (of, slices, each): (SmallMinibatch, u32, u32),
 ) -> Result<HopperMinibatch> {
     let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
     let (folds, rows) = (folds(&keys), counted(scaled_rows(ppo))?);
@@ -513,7 +446,7 @@ fn hopper_minibatch(
         let grid = Grid { blocks: [1024, 1, 1], threads: [256, 1, 1], shared: 0 };
         scale_rows.launch(stream, grid, &given)?;
     }
-    Ok(HopperMinibatch { of, scaled, scale_of: put(slab, stream, &scale_of)?, rows, slices, each, groups })
+    Ok(HopperMinibatch { of, scaled, scale_of: put(slab, stream, &scale_of)?, rows, slices, each })
 }
 
 /// A net whose towers are these, where it lies.
@@ -575,7 +508,6 @@ mod tests {
         if context.gpu().capability != (9, 0) {
             return;
         }
-        let mut chains_seen = 0;
         for case in CASES.into_iter().filter(|case| case.2.starts_with("64") && case.2.contains("64 |")) {
             let training = begun(case, &at, 2);
             let (group, members, Cuda { stream, arrays, path, .. }) = training.parts();
@@ -583,16 +515,11 @@ mod tests {
             let Minibatch::Plain(kernel, grid, args) = &small.minibatch else { panic!("{case:?} has few rows") };
             let module = Module::load(context, &PPO_HOPPER).unwrap();
             let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
-            let mut slab = context.slab(8 * scaled_numbers(&group.ppo, &keys) as u64 + 8192).unwrap();
+            let mut slab = context.slab(4 * scaled_numbers(&group.ppo, &keys) as u64 + 4096).unwrap();
             let slices = grid.blocks[0];
             assert!(slices > 1);
-            let given = |each, groups| ((**args).clone(), slices, (each, groups));
-            let mut of = |each, groups| {
-                hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, given(each, groups)).unwrap()
-            };
-            let ours = of(2, 0);
-            // The same slices in chains, where they are an even number.
-            let chained = slices.is_multiple_of(2).then(|| of(2, slices / 2));
+            let of = ((**args).clone(), slices, 2);
+            let ours = hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, of).unwrap();
             let hopper: Kernel<HopperMinibatch> = module.kernel("minibatch").unwrap();
             let block =
                 warp_shape(&towers(&group.net, WIDEST, WIDEST - 8).unwrap(), 16, 1, 1, 0, true).unwrap().minibatch;
@@ -629,24 +556,7 @@ mod tests {
                 let bits = |of: &[f32]| of.iter().map(|x| (x + 0.0).to_bits()).collect::<Vec<u32>>();
                 assert!(bits(&theirs.0) == bits(&found.0), "{case:?}: minibatch {clock}");
                 assert_eq!(theirs.1, found.1, "{case:?}: minibatch {clock}");
-                let Some(chained) = &chained else { continue };
-                chains_seen += 1;
-                let grid = Grid { blocks: [slices / 2, grid.blocks[1], grid.blocks[2]], ..own };
-                let found = seen(&|| hopper.launch(stream, grid, chained).unwrap());
-                assert_eq!(theirs.1, found.1, "{case:?}: minibatch {clock}, in chains");
-                let (params, members) = (group.nets.layout().params, grid.blocks[1] as usize);
-                let (all, half) = (slices as usize, slices as usize / 2);
-                for p in 0..members {
-                    let part = |of: &[f32], at: usize| of[at * params..(at + 1) * params].to_vec();
-                    for g in 0..half {
-                        let two = [part(&theirs.0, p * all + g), part(&theirs.0, p * all + g + half)];
-                        let sums: Vec<f32> = two[0].iter().zip(&two[1]).map(|(a, b)| a + b).collect();
-                        let found = part(&found.0, p * half + g);
-                        assert!(bits(&sums) == bits(&found), "{case:?}: minibatch {clock}, part {g}");
-                    }
-                }
             }
         }
-        assert!(chains_seen > 0);
     }
 }

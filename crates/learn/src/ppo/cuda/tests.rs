@@ -622,7 +622,7 @@ fn heads_in_one_kernel_are_those_of_the_net() {
         let (chosen, loss) = passes.last_minibatch();
         cuda.arrays.clock.put(stream, &[0, sizes.minibatches as u32 - 1]).unwrap();
         let given = OnCard { rows: sizes.batch, ids: Some(&chosen.ids), extras: Some(&chosen.observed) };
-        let (gradient, out) = (nets.optimiser_on_card().unwrap().gradient, nets.head_arrays(sizes.batch).unwrap());
+        let (gradient, out) = (nets.gradient_on_card().unwrap(), nets.head_arrays(sizes.batch).unwrap());
         nets.rows_on(stream, given).unwrap();
         nets.hidden_on(stream).unwrap();
         heads.launch(stream).unwrap();

@@ -19,7 +19,7 @@ arguments! {
     /// Members' hyper-parameters in a card's memory, `[P]` each. A step reads them when it runs: whoever changes them
     /// between two launches of a graph changes what the second one does.
     #[derive(Clone)]
-    pub struct Hypers in "../../../population/hypers.cuh" {
+    pub struct Hypers in "../../../population/nets.cu" {
         /// Learning rates.
         pub rate: Array<f32>,
         /// Memories of the mean.
@@ -244,6 +244,7 @@ arguments! {
         pub(super) mean: Slice<f32>,
         pub(super) square: Slice<f32>,
         pub(super) copy: Option<Slice<u16>>,
+        pub(super) average: Option<Slice<f32>>,
         pub(super) each: Hypers,
         pub(super) rule: u32,
     }

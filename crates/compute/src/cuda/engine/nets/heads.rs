@@ -7,7 +7,7 @@ use super::calls::{self, RowsOfInput};
 use super::{Nets, n, no_optimiser};
 use crate::cuda::arguments::Address;
 use crate::cuda::array::Array;
-use crate::cuda::calls::{callers_blocks, callers_slice, part_blocks, rule_code};
+use crate::cuda::calls::{callers_blocks, callers_slice};
 use crate::cuda::context::lock_driver;
 use crate::cuda::engine::products::single;
 use crate::cuda::engine::{KernelPath, Mode};
@@ -15,7 +15,7 @@ use crate::cuda::graph::{self, Stream};
 use crate::error::{Error, Result};
 use crate::net::{Activation, Layout, Net, PAD};
 use crate::nets::OnCard;
-use crate::population::{Precision, SlotState};
+use crate::population::Precision;
 
 /// A head whose outputs a kernel of the caller's makes, and where that kernel reads and writes. B is
 /// [`Setup::rows`](crate::nets::Setup), `blocks` the slices of [`head_slice`](crate::nets::head_slice) rows in it.
@@ -41,26 +41,6 @@ pub struct HeadOnCard {
     pub bias: usize,
     /// Of the layer before it.
     pub activation: Activation,
-}
-
-/// Where the optimiser's numbers lie, for a caller's kernel that takes its steps as `end_step` and `optimise_each` of
-/// `population/nets.cu` do.
-#[derive(Clone)]
-pub struct OptimiserOnCard {
-    /// `[P]` how far members are.
-    pub states: Array<SlotState>,
-    /// `[P, params]` the gradient, as all of these.
-    pub gradient: Array<f32>,
-    /// Parameters.
-    pub params: Array<f32>,
-    /// Running means of the gradient.
-    pub mean: Array<f32>,
-    /// Running means of its squares.
-    pub square: Array<f32>,
-    /// `[P, ceil(params / 1024)]` sums of squares.
-    pub squares: Array<f64>,
-    /// The kernels' number of the rule.
-    pub rule: u32,
 }
 
 /// The widest input of a head that is a caller's.
@@ -135,19 +115,9 @@ impl Nets {
         layout.linears.iter().enumerate().skip(first).map(head).collect()
     }
 
-    /// Where the optimiser's numbers lie.
-    pub(crate) fn optimiser_on_card(&self) -> OptimiserOnCard {
-        let e = &self.engine;
-        let share = |slice: &crate::cuda::Slice<f32>| e.slab.share(slice);
-        OptimiserOnCard {
-            states: e.slab.share(&e.at.states),
-            gradient: share(&e.at.gradient),
-            params: share(&e.at.params),
-            mean: share(&e.at.mean),
-            square: share(&e.at.square),
-            squares: e.slab.share(&e.at.norm_partial.part(0, e.members * part_blocks(e.layout.params))),
-            rule: rule_code(e.recipe.optimiser.rule),
-        }
+    /// `[P, params]` the gradient of the last way back.
+    pub(crate) fn gradient_on_card(&self) -> Array<f32> {
+        self.engine.slab.share(&self.engine.at.gradient)
     }
 
     /// The inputs of rows of all members, at most as many as go at once, put on this very stream: whoever calls it
