@@ -67,8 +67,8 @@ fn lanes(seen: &Seen<'_>, log_held: &[f32]) -> [[f32; GROUP]; OWN] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{log_bars, shown};
-    use account::{Accounts, Bar, Params};
+    use crate::observation::log_bars;
+    use account::{Accounts, Bar, Params, shown};
     use random::SplitMix;
 
     #[test]
