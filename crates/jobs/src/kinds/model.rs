@@ -112,6 +112,9 @@ pub(crate) struct ModelFold {
     /// How its members search, for policies that do; the market they search in is a file of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) search: Option<SearchShape>,
+    /// Whether they were judged searching on a card, whose nets compute in bf16: they go on doing so where there is one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) searched_on_card: bool,
 }
 
 /// How a fold's members become positions.
@@ -121,8 +124,18 @@ pub(crate) struct Deployed {
     pub(crate) trading: Option<SignalRule>,
     /// Of policies: the seeds that stay flat.
     pub(crate) flat: Vec<u32>,
-    /// Of policies that search: how, and the bytes of the market.
-    pub(crate) search: Option<(SearchShape, Vec<u8>)>,
+    /// Of policies that search.
+    pub(crate) search: Option<KeptSearch>,
+}
+
+/// What is kept of a fold whose members search.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptSearch {
+    pub(crate) shape: SearchShape,
+    /// The bytes of the market.
+    pub(crate) market: Vec<u8>,
+    /// Whether they were judged on a card.
+    pub(crate) on_card: bool,
 }
 
 /// Where a scaler is from (docs/method.md, Scaling).
@@ -178,7 +191,7 @@ pub(crate) fn seal(
         manifest.add(name, bytes);
         Ok(())
     })?;
-    let market = |(fold, own): (usize, &Deployed)| Some((market_file(fold), own.search.as_ref()?.1.clone()));
+    let market = |(fold, own): (usize, &Deployed)| Some((market_file(fold), own.search.as_ref()?.market.clone()));
     let markets: Vec<(String, Vec<u8>)> = deployed.iter().enumerate().filter_map(market).collect();
     markets.iter().for_each(|(name, bytes)| manifest.add(name, bytes));
     let (manifest, hash) = manifest.seal()?;
@@ -242,6 +255,7 @@ fn json(experiment: &Experiment, members: &[Trained], selected: &[usize], deploy
         let (scaler, config) = (&learner.scalers()[f.number], own[f.number]);
         let (number, net, recipe) = (selected[f.number] + 1, config.net.to_string(), config.recipe);
         let scale = |s: &Scale| ModelScale { mean: s.mean.clone(), inverse: s.inverse.clone() };
+        let search = deployed.get(f.number).and_then(|own| own.search.as_ref());
         ModelFold {
             number: f.number,
             test_from: f.spans.test.from(),
@@ -252,7 +266,8 @@ fn json(experiment: &Experiment, members: &[Trained], selected: &[usize], deploy
             config: several.then_some(ModelConfig { number, net, recipe }),
             trading: deployed.get(f.number).and_then(|own| own.trading.clone()),
             flat: deployed.get(f.number).map_or_else(Vec::new, |own| own.flat.clone()),
-            search: deployed.get(f.number).and_then(|own| own.search.as_ref()).map(|(shape, _)| *shape),
+            search: search.map(|own| own.shape),
+            searched_on_card: search.is_some_and(|own| own.on_card),
         }
     };
     // What the newest fold has stands for all where only one is shown.

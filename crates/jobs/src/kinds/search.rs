@@ -3,6 +3,7 @@
 //! judged, deployed and kept as `ppo` is. Every result has four lines: the net alone, with search, the oracle, nothing.
 
 use super::market_models::MarketModelRow;
+use super::model::KeptSearch;
 use super::ppo::refuse_what_is_not_a_policys;
 use super::ppo::{PpoKind, episodes, folds_of_rows, net_policy, policies_of, refuse_members, tested};
 use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp};
@@ -315,9 +316,9 @@ impl Searching {
     }
 
     /// What a model keeps of a fold: how its members search, and the market.
-    pub(super) fn keep(&self, fold: usize, config: usize) -> Result<(SearchShape, Vec<u8>)> {
-        let market = self.expert.market(fold).map_err(learn::failed)?;
-        Ok((self.shapes[config], market.to_bytes()))
+    pub(super) fn keep(&self, fold: usize, config: usize) -> Result<KeptSearch> {
+        let market = self.expert.market(fold).map_err(learn::failed)?.to_bytes();
+        Ok(KeptSearch { shape: self.shapes[config], market, on_card: matches!(self.device, Opened::Cuda(_)) })
     }
 }
 
@@ -431,7 +432,8 @@ impl Kind for SearchKind {
     }
 
     fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
-        let ModelRows { loaded, data, rows: RowsOfFolds { folds: rows, inputs, .. }, settings, asking, .. } = asked;
+        let ModelRows { loaded, data, rows, device, settings, asking } = asked;
+        let RowsOfFolds { folds: rows, inputs, .. } = rows;
         refuse_members(asking.by_member)?;
         let problem = Arc::new(Problem { inputs, ids: data.base.rows(), ..Problem::default() });
         let net = net_policy(loaded, data, &problem, &rows, settings)?;
@@ -448,8 +450,12 @@ impl Kind for SearchKind {
             counters: counters(data),
             share: 1.0 / data.base.market.len() as f64,
         };
-        let cpu = Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0;
-        let policy = SearchPolicy::new(searching, folds.map(fold).collect(), Vec::new(), &cpu)?;
+        let on_card = loaded.model.folds.iter().any(|fold| fold.searched_on_card);
+        let device = match device {
+            Opened::Cuda(_) if on_card => device,
+            _ => Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0,
+        };
+        let policy = SearchPolicy::new(searching, folds.map(fold).collect(), Vec::new(), &device)?;
         let mut answer = Answer::of_policy(loaded, data, &rows, Arc::new(policy));
         answer.net = Some(Arc::new(net));
         Ok(answer)

@@ -306,15 +306,22 @@ pub(crate) fn bytes_of_row(model: &Model, by_member: bool) -> usize {
     model.folds.iter().map(|fold| answer_bytes(model, fold, by_member)).max().unwrap_or(0) + ROW_BYTES + traded
 }
 
-/// Opens the device that a model is asked on; policies decide bar after bar, on a processor.
+/// Opens the device that a model is asked on. Policies decide bar after bar, on a processor, but for those that were
+/// judged searching on a card.
 pub(crate) fn open_for(
     model: &Model,
     device: &str,
     settings: &Settings,
     notes: &mut Vec<String>,
 ) -> Result<(Opened, String)> {
-    if model.account.is_none() {
-        return open(device, settings);
+    let on_card = model.folds.iter().any(|fold| fold.searched_on_card);
+    if model.account.is_none() || on_card {
+        let opened = open(device, settings)?;
+        if on_card && matches!(opened.0, Opened::Cpu { .. }) {
+            let what = "this policy was judged searching on a GPU in bf16; on the processor some decisions may differ";
+            notes.push(what.into());
+        }
+        return Ok(opened);
     }
     if device.starts_with("cuda") {
         notes.push("a policy decides bar after bar, on the processor: no GPU was used".into());

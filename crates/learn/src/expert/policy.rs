@@ -162,12 +162,15 @@ impl FoldSearch {
 /// Roots that go to a card at once; more go in several goes.
 const AT_ONCE: usize = 1 << 12;
 
+/// Closes whose roots are searched at once.
+const CLOSES: usize = 16;
+
 /// The root of what deployed searches draw; rows differ by their counters.
 const SEED: u64 = 0x5eac_4ed0;
 
 impl Policy for SearchPolicy {
     fn needs(&self) -> Needs {
-        Needs { account: true, ..Needs::default() }
+        Needs { account: true, closes_at_once: CLOSES, ..Needs::default() }
     }
 
     fn act(&self, view: &View<'_>, _: &mut [f64], actions: &mut [Action]) -> Result<()> {
