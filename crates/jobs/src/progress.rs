@@ -83,7 +83,8 @@ pub(crate) struct Count {
     pub(crate) total: AtomicU64,
 }
 
-/// Runs work on this thread while another tells, a few times a second, how far a count is.
+/// Runs work on this thread while another tells, a few times a second, how far a count is; where there is no thread for
+/// that, nobody tells.
 pub(crate) fn counting<T>(
     phase: &'static str,
     unit: &'static str,
@@ -93,7 +94,8 @@ pub(crate) fn counting<T>(
 ) -> T {
     let (end, ended) = channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let teller = std::thread::Builder::new().name("progress".into());
+        let _ = teller.spawn_scoped(scope, move || {
             loop {
                 let [done, total] = [&count.done, &count.total].map(|own| own.load(Ordering::Relaxed));
                 tell(Update { phase, done: done.min(total), total, unit });

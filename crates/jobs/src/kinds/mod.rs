@@ -62,6 +62,11 @@ pub(crate) trait Kind: Sync {
     /// What it learns to do: `classify`. Verbs that are about classes alone refuse others.
     fn task(&self) -> &'static str;
 
+    /// Whether its judging is slow enough that decisions are counted for people.
+    fn counts_decisions(&self) -> bool {
+        false
+    }
+
     /// Whether its samples are rows with a label; else rows at which an account can take a step, without a class.
     fn is_labelled(&self) -> bool;
 

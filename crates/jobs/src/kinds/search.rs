@@ -331,6 +331,10 @@ impl Kind for SearchKind {
         "trade"
     }
 
+    fn counts_decisions(&self) -> bool {
+        true
+    }
+
     fn is_labelled(&self) -> bool {
         false
     }

@@ -128,10 +128,12 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let (since, clock, kind) = (phases.seconds(), Instant::now(), experiment.kind());
     if outcome.interrupted {
         run.members = judge::member_rows(&experiment, &outcome.members, |_| Ok(Vec::new()))?;
-    } else {
+    } else if kind.counts_decisions() {
         counting("judging", "decisions", &experiment.judging, &mut |update| tell(TrainEvent::Update(update)), || {
             judge_and_save(&experiment, &outcome.members, &mut folder, &mut run)
         })?;
+    } else {
+        judge_and_save(&experiment, &outcome.members, &mut folder, &mut run)?;
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();

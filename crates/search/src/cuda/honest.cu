@@ -1,6 +1,8 @@
 // The honest mode on a card. Small nets: a block owns some roots for a whole search, and takes the next ones when it is
 // done; one launch is a search from all roots. Wider ones: a launch for each simulation, between products of the
-// library. flags: --fmad=false registers: 255
+// library.
+// flags: --fmad=false
+// registers: 255
 
 #include "honest.cuh"
 #include "net.cuh"
