@@ -112,7 +112,7 @@ pub(crate) struct ModelFold {
     /// How its members search, for policies that do; the market they search in is a file of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) search: Option<SearchShape>,
-    /// Whether they were judged searching on a card, whose nets compute in bf16: they go on doing so where there is one.
+    /// Whether they were judged searching on a card, where nets compute in bf16: they search on one where there is one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) searched_on_card: bool,
 }
