@@ -406,7 +406,7 @@ fn too_little_memory_is_an_error_and_no_abort() {
         let mut args = small("r = log_return(1), v = volatility(20)", out, "1");
         args.extend(["--memory", "4GiB", "--net", net, "--json"]);
         let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", "ulimit -v 400000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_fullbore")]).args(args);
+        shell.args(["-c", "ulimit -v 430000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_fullbore")]).args(args);
         let shell = shell.current_dir(place.path()).env("FULLBORE_HOME", place.path().join("home"));
         let output = shell.env_remove("RUST_BACKTRACE").output().expect("sh starts");
         let words = format!("{}{}", text(&output.stdout), text(&output.stderr));
