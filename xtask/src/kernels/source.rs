@@ -73,6 +73,10 @@ fn read(root: &Path, path: &Path, compiler: &str) -> Result<Source> {
     }
     seen[1..].sort();
     let own = text(path)?;
+    // Wrapped into prose, a flag would be lost without a word.
+    if let Some(line) = own.lines().find(|l| l.starts_with("//") && l.find("flags: --").is_some_and(|at| at > 3)) {
+        return Err(format!("{}: `{line}`: flags are on a comment line of their own.", shown(path)));
+    }
     let asked = |key: &'static str| own.lines().filter_map(move |l| l.strip_prefix("//")?.trim().strip_prefix(key));
     let flags = FLAGS.into_iter().chain(asked("flags:").flat_map(str::split_whitespace)).map(String::from).collect();
     let mut targets: Vec<String> = asked("targets:").flat_map(str::split_whitespace).map(String::from).collect();
@@ -204,6 +208,8 @@ mod tests {
         assert_eq!(source.targets, TARGETS);
         let narrow = write("crates/r/src/k/n.cu", "// targets: 90a 100a\n").canonicalize().unwrap();
         assert_eq!(read(&root, &narrow, "c").unwrap().targets, ["90a", "100a"]);
+        let lost = write("crates/r/src/k/l.cu", "// What it is. flags: --fmad=false\n").canonicalize().unwrap();
+        assert!(read(&root, &lost, "c").unwrap_err().contains("line of their own"));
         write("crates/r/src/a.cuh", "#include \"z.cuh\"\nint x;\n");
         assert_ne!(read(&root, &path, "c").unwrap().hash, source.hash);
         write("crates/r/src/a.cuh", "#include \"gone.cuh\"\n");
