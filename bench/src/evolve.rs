@@ -4,7 +4,8 @@
 //! every change of position, 200,000 bars: the market of `ppo.rs`. A generation draws its individuals, lets each trade
 //! the same spans, ranks them and moves the distribution; generations are timed one by one after a warm-up, and the
 //! median counts. Where individuals of low rank trade on a card, the plain pass of the same net over as many rows is
-//! timed beside them, in bf16 too: the share of its rate that whole generations reach.
+//! timed beside them, in bf16 too: the share of its rate that whole generations reach. How busy a card is, its own
+//! library says, looked up five times a second while generations run.
 
 use super::beside::Beside;
 use super::cores::Cores;
@@ -14,7 +15,7 @@ use compute::{Budget, Choice, Opened};
 use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, Speed};
 use learn::ppo::Actions;
 use learn::{Config, DeviceBudget, Learner, MemberKey};
-use machine::{NetLoad, StepKind, measure_net};
+use machine::{NetLoad, Sampler, StepKind, measure_net};
 use market::OBSERVED;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -102,11 +103,14 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         generation()?;
     }
     let mut times = Vec::new();
+    let on_card = matches!(at.device, Opened::Cuda(_));
+    let sampler = on_card.then(|| Sampler::start(Duration::from_millis(200)));
     let (clock, cores) = (Instant::now(), Cores::start());
     while times.len() < 5 || clock.elapsed().as_secs_f64() < seconds {
         times.push(generation()?);
     }
     let (count, busy) = (times.len(), cores.shares(threads));
+    let card_busy = sampler.and_then(|sampler| card_busy_share(&sampler));
     times.sort_by(f64::total_cmp);
     let (median, p99) = (times[count / 2], times[(count * 99 / 100).min(count - 1)]);
     let weights: usize = [features + OBSERVED]
@@ -145,6 +149,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "seconds_per_generation": median,
         "seconds_per_generation_p99": p99,
         "busy_share_of_each_thread": busy,
+        "card_busy_share": card_busy,
         "beside": work,
         "checkpoints_and_reads": beside.done(),
         "generations": count,
@@ -152,6 +157,14 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "flop_per_step": 2.0 * weights as f64,
         "peak_rss_mib": super::peak_rss_mib(),
     }))
+}
+
+/// The mean of what the first card says of itself, without the first second, which looks back at the time before.
+fn card_busy_share(sampler: &Sampler) -> Option<f64> {
+    let samples = sampler.samples_since(1.0);
+    let shares: Vec<f64> =
+        samples.iter().filter_map(|s| s.gpus.first()?.busy_percent).map(|x| f64::from(x) / 100.0).collect();
+    (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -120,9 +120,10 @@ fn card_table(cases: &[[Vec<Value>; 2]], low_rank: &[Value], rounds: usize, mach
         let (rate, other) = (median(ours, "steps_per_s"), median(peer, "steps_per_s"));
         let _ = writeln!(
             rows,
-            "| {individuals} × {accounts} | {:.0} | {:.3} | {:.1} | {:.2} | {} |",
+            "| {individuals} × {accounts} | {:.0} | {:.3} | {:.0} % | {:.1} | {:.2} | {} |",
             rate / 1e6,
             median(ours, "seconds_per_generation") * 1e3,
+            median(ours, "card_busy_share") * 100.0,
             other / 1e6,
             rate / other,
             verdict(rate / other, target)
@@ -134,8 +135,8 @@ fn card_table(cases: &[[Vec<Value>; 2]], low_rank: &[Value], rounds: usize, mach
         "## Evolution on the GPU\n\n\
          OpenAI-ES, 256 steps of each account, net 18-64-64-3; ours in bf16 with the full account, JAX a program of the \
          same shapes in one compiled function, with an environment of position and cost alone and no precision set.\n\n\
-         | individuals × accounts | ours, M steps/s | ms a generation | JAX {version}, M steps/s | ours is faster by | target |\n\
-         | --- | --- | --- | --- | --- | --- |\n{rows}\n\
+         | individuals × accounts | ours, M steps/s | ms a generation | card busy | JAX {version}, M steps/s | ours is faster by | target |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n{rows}\n\
          Low rank (rank 1), net 64-256-256-3, 65,536 individuals × 4 accounts, whole generations beside the plain pass of \
          the same net over as many rows, in bf16, in the same process.\n\n\
          | M steps/s | ms a generation | plain pass, M rows/s | share | target |\n\
@@ -200,14 +201,16 @@ mod tests {
 
     #[test]
     fn rows_of_a_card_have_their_targets() {
-        let run =
-            |rate: f64| vec![json!({"steps_per_s": rate, "seconds_per_generation": 1e-3, "versions": {"jax": "0.1"}})];
+        let run = |rate: f64| {
+            vec![json!({"steps_per_s": rate, "seconds_per_generation": 1e-3, "card_busy_share": 0.97,
+                "versions": {"jax": "0.1"}})]
+        };
         let cases = [[run(300e6), run(50e6)], [run(3e9), run(2e9)], [run(6e9), run(2e9)]];
         let low = [json!({"steps_per_s": 9e8, "seconds_per_generation": 0.05, "inference_rows_per_s": 1e9,
             "share_of_inference": 0.9})];
         let made = card_table(&cases, &low, 1, "A card.");
         let lines: Vec<&str> = made.lines().filter(|line| line.starts_with("| ")).collect();
-        assert_eq!(lines[2], "| 256 × 4 | 300 | 1.000 | 50.0 | 6.00 | 5: met |");
+        assert_eq!(lines[2], "| 256 × 4 | 300 | 1.000 | 97 % | 50.0 | 6.00 | 5: met |");
         assert!(lines[3].ends_with("| 1.50 | 3: **missed** |"), "{}", lines[3]);
         assert_eq!(lines[7], "| 900 | 50.0 | 1000 | 90 % | 0.6: met |");
     }
