@@ -4,26 +4,24 @@
 //! which is the reward; the net reads them and gives three logits and a value. In the honest mode the world is a
 //! bootstrap of 20,000 training rows with 56 features and accounts on it. Searches are timed one by one after a
 //! warm-up, and the median counts; beside it the rate of the same net on as many rows as there are roots. On a card
-//! nets compute in bf16; an honest search there is timed with its upload and download, and without.
+//! nets compute in bf16; an honest search there is timed with its upload and download, and without: of as many roots as
+//! are there at once (`on_card_roots`).
 
-use account::{Account, Bar, Params};
 use compute::cuda::Context;
 use compute::net::{Layout, init};
 use compute::{Net, Result as Computed};
+use jobs::HonestOnCard;
 use random::{SplitMix, normal};
-use search::cuda::{HonestModel, HonestModels, HonestRoot, HonestSearch, LinearSearch};
+use search::cuda::LinearSearch;
 use search::{
-    Bootstrap, Evaluate, InfoSet, LinearRow, LinearWorld, MarketWorld, Mode, NetEvaluator, Root, RootRule, Rows,
-    Search, Settings, TrainingRow, World, show_account,
+    Bootstrap, Evaluate, InfoSet, LinearRow, LinearWorld, MarketWorld, Mode, NetEvaluator, Root, RootRule, Search,
+    Settings, World,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
 const INPUTS: usize = 64;
-const FEATURES: usize = 56;
-const TRAINING_ROWS: u32 = 20_000;
-const DISCOUNT: f32 = 0.99;
 /// The peer's world.
 const SHRINKING: LinearWorld = LinearWorld { inputs: INPUTS, actions: 3, shrink: 0.99, push: 0.01, discount: 0.99 };
 
@@ -70,7 +68,8 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         return if card { run_on_card(&load, known) } else { run(&load, &SHRINKING, known, "") };
     }
     (load.settings.mode, load.settings.codes, load.settings.depth) = (Mode::Honest { in_flight }, codes, 8);
-    let (world, known) = market(load.roots).map_err(text)?;
+    let world = jobs::bench_market().map_err(text)?;
+    let known = jobs::bench_roots(&world, load.roots);
     if card { run_honest_on_card(&load, &world, known) } else { run(&load, &world, known, "honest") }
 }
 
@@ -119,34 +118,20 @@ fn run_honest_on_card(load: &Load, world: &MarketWorld<Bootstrap>, known: Vec<In
     let Load { net, roots, settings, seconds, .. } = load;
     let context = Context::open(0).map_err(text)?;
     let (net, params) = net_of(INPUTS, net)?;
-    let models = [HonestModel { model: world.model(), unit: 1.0 }];
-    let models = Arc::new(HonestModels::new(&context, &models).map_err(text)?);
-    let mut search = HonestSearch::new(&models, &net, 1, settings, DISCOUNT, *roots).map_err(text)?;
-    search.set_params(0, &params).map_err(text)?;
-    let all: Vec<Root<InfoSet>> = known.into_iter().zip(0..).map(|(known, counter)| Root { known, counter }).collect();
-    let all: Vec<HonestRoot<'_>> =
-        all.iter().map(|root| HonestRoot { root, model: 0, net: 0, prior: [0.0; 3] }).collect();
-    let timed = |search: &mut HonestSearch, whole: bool| -> Result<f64, String> {
-        let mut once = || -> Result<f64, String> {
-            let clock = Instant::now();
-            match whole {
-                true => search.run(&all).map(drop).map_err(text)?,
-                false => search.again(&all).map_err(text)?,
-            }
-            Ok(clock.elapsed().as_secs_f64())
-        };
-        median_of(&mut once, *seconds)
-    };
-    let (whole_s, on_card_s) = (timed(&mut search, true)?, timed(&mut search, false)?);
+    let models = jobs::bench_models(&context, world).map_err(text)?;
+    let mut search = HonestOnCard::new(&models, &net, &params, settings, known).map_err(text)?;
+    let whole_s = median_of(&mut || search.whole_s().map_err(text), *seconds)?;
+    let on_card_s = median_of(&mut || search.on_card_s().map_err(text), *seconds)?;
     let simulations = f64::from(settings.simulations) * *roots as f64;
     Ok(json!({
         "program": "fullbore, honest, cuda",
         "search_s": whole_s,
         "simulations_per_s": simulations / whole_s,
         "on_card_s": on_card_s,
-        "on_card_simulations_per_s": simulations / on_card_s,
-        "evaluations_per_s": (simulations * settings.codes as f64 + (3 * settings.scenarios * roots) as f64) / whole_s,
-        "bytes": search.bytes() + models.bytes(),
+        "on_card_roots": search.at_once(),
+        "on_card_simulations_per_s": f64::from(settings.simulations) * search.at_once() as f64 / on_card_s,
+        "evaluations_per_s": search.evaluations() as f64 / whole_s,
+        "bytes": search.bytes(),
         "path": search.describe(),
         "gpu": context.gpu().name,
     }))
@@ -202,30 +187,6 @@ fn median_of(once: &mut dyn FnMut() -> Result<f64, String>, seconds: f64) -> Res
     }
     all.sort_unstable_by(f64::total_cmp);
     Ok(all[all.len() / 2])
-}
-
-/// A walk with features that know nothing, and roots on its last rows.
-fn market(roots: usize) -> Computed<(MarketWorld<Bootstrap>, Vec<InfoSet>)> {
-    let mut random = SplitMix::new(7);
-    let mut draw = || normal::quantile(random.unit().max(1e-12));
-    let (mut rows, mut observations, mut close) = (Vec::new(), Vec::new(), 100.0);
-    for clock in 0..TRAINING_ROWS {
-        let open = close;
-        close *= 1.0 + 1e-3 * draw();
-        let bar = Bar { open, high: open.max(close), low: open.min(close), close, sigma: 1e-3, ..Bar::flat(close) };
-        rows.push(TrainingRow { bar, time: [0.5, 0.0], clock, continues: true });
-        observations.extend((0..FEATURES).map(|_| draw() as f32));
-    }
-    let params = Params { fee: 5e-4, ..Params::default() };
-    let root = |at: usize| {
-        let row = rows.len() - 1 - at % rows.len();
-        let observation = observations[row * FEATURES..(row + 1) * FEATURES].to_vec();
-        let account = Account::new(&params);
-        InfoSet { observation, bar: rows[row].bar, time: [0.5, 0.0], params, account, excluded: 0..0 }
-    };
-    let known = (0..roots).map(root).collect();
-    let model = Bootstrap::new(Rows::cut(&observations, FEATURES, &rows, |_| true)?)?;
-    Ok((MarketWorld::new(model, DISCOUNT, show_account, INPUTS - FEATURES), known))
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -1,8 +1,10 @@
 //! `bench net`: how fast a net runs here, batch by batch: the table people make by hand; `bench search`: the same for
 //! searches, by roots and simulations (`search.rs`).
 
+mod honest;
 mod search;
 
+pub use self::honest::{HonestOnCard, bench_market, bench_models, bench_roots};
 pub use self::search::{BenchSearch, BenchedSearch, SearchBenchRow, bench_search};
 
 use crate::memory::{self, Memory};

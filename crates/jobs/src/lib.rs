@@ -66,6 +66,7 @@ pub use backtest::{BacktestRequest, Backtested, Decisions, PolicyName, backtest}
 pub use bars::nearest;
 pub use bench::{BenchCell, BenchNet, BenchRow, BenchedNet, bench_net};
 pub use bench::{BenchSearch, BenchedSearch, SearchBenchRow, bench_search};
+pub use bench::{HonestOnCard, bench_market, bench_models, bench_roots};
 pub use check::{Caught, Check, Checked, ColumnTests, Tested, check};
 pub use demo::training::{DemoTraining, Found, Verdict as FoundVerdict};
 pub use demo::{Damage, Demo, DemoFeatures, Demoed, demo};

@@ -2,14 +2,14 @@
 //! does alone at the same batch.
 //!
 //! Worlds are made, so that a row depends on net, device and numbers alone. *Honest* is what `train --learner search`
-//! does at every close: accounts in a market that was fitted on [`TRAINING_ROWS`] rows. *Reference* is the search of
+//! does at every close: accounts in a market that was fitted on 20,000 rows (`honest.rs`). *Reference* is the search of
 //! `mctx`: one leaf a simulation, in a world of rows that shrink. Memory is counted before it is taken, and what is
 //! beyond the budget is said and not run.
 
+use super::honest::{HonestOnCard, bench_market, bench_models, bench_roots};
 use crate::memory::{self, Memory};
 use crate::progress::{Sink, Update, check_stop};
 use crate::settings::Settings;
-use account::{Account, Bar, Params};
 use compute::cuda::Context;
 use compute::net::{Layout, init};
 use compute::population::Precision;
@@ -17,24 +17,21 @@ use compute::{Budget, Choice, Net, Opened};
 use files::{Error, Kind, Result, format_bytes};
 use learn::failed;
 use machine::{NetLoad, StepKind, measure_net};
-use market::{OBSERVED, RowTime, observe};
+use market::OBSERVED;
 use random::{SplitMix, normal};
-use search::cuda::LinearSearch;
+use search::cuda::{HonestModels, HonestSearch, LinearSearch};
 use search::{
-    Bootstrap, Evaluate, InfoSet, LinearRow, LinearWorld, MarketWorld, Mode, NetEvaluator, Root, RootRule, Rows,
-    Search, Towers, TrainingRow, World,
+    Bootstrap, Evaluate, LinearRow, LinearWorld, MarketWorld, Mode, NetEvaluator, Root, RootRule, Search, Towers, World,
 };
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Numbers that the net reads, and those of them that are features; the rest is what an account is shown of itself.
-const INPUTS: usize = 64;
-const FEATURES: usize = INPUTS - OBSERVED;
+pub(super) const INPUTS: usize = 64;
+pub(super) const FEATURES: usize = INPUTS - OBSERVED;
 /// Short, flat and long.
 const ACTIONS: usize = 3;
-/// Rows of the market that accounts are searched in.
-const TRAINING_ROWS: u32 = 20_000;
 /// Codes of a chance node, and bars that a search looks ahead: as `train` has them.
 const CODES: usize = 16;
 const HORIZON: u32 = 8;
@@ -106,7 +103,8 @@ pub struct SearchBenchRow {
     /// Milliseconds of a search from all roots.
     pub search_ms: Option<f64>,
     /// Leaves that were evaluated in a second: one for a simulation of the reference mode, all scenarios and codes in
-    /// the honest one.
+    /// the honest one; on a card also those of simulations that end where nothing is to be evaluated, which it
+    /// computes as well.
     pub leaves_per_s: Option<f64>,
     /// Rows that the net alone does in a second, in batches of as many rows as there are roots.
     pub inference_rows_per_s: Option<f64>,
@@ -126,18 +124,24 @@ pub struct SearchBenchRow {
 enum Load {
     HonestOnProcessor,
     ReferenceOnProcessor,
+    HonestOnCard,
     ReferenceOnCard,
 }
 
 impl Load {
-    const ALL: [Load; 3] = [Load::HonestOnProcessor, Load::ReferenceOnProcessor, Load::ReferenceOnCard];
+    const ALL: [Load; 4] =
+        [Load::HonestOnProcessor, Load::ReferenceOnProcessor, Load::HonestOnCard, Load::ReferenceOnCard];
 
     fn mode(self) -> &'static str {
-        if self == Load::HonestOnProcessor { "honest" } else { "reference" }
+        match self {
+            Load::HonestOnProcessor | Load::HonestOnCard => "honest",
+            Load::ReferenceOnProcessor | Load::ReferenceOnCard => "reference",
+        }
     }
 
     fn runs_on(self, device: &Opened) -> bool {
-        (self == Load::ReferenceOnCard) == matches!(device, Opened::Cuda(_))
+        let on_card = matches!(self, Load::HonestOnCard | Load::ReferenceOnCard);
+        on_card == matches!(device, Opened::Cuda(_))
     }
 }
 
@@ -164,6 +168,8 @@ struct Bench<'a> {
     budget: u64,
     /// The market of the honest mode, once it was fitted.
     market: Option<MarketWorld<Bootstrap>>,
+    /// The same on the card.
+    models: Option<Arc<HonestModels>>,
 }
 
 /// Times searches from every number of roots with every number of simulations.
@@ -190,6 +196,7 @@ pub fn bench_search(request: &BenchSearch, settings: &Settings, sink: Sink<'_>) 
         threads: if let Opened::Cpu { threads } = device { threads } else { 0 },
         budget: budget(settings, &device)?,
         market: None,
+        models: None,
         request,
         net,
         device,
@@ -263,6 +270,7 @@ impl Bench<'_> {
         let measured = match load {
             Load::HonestOnProcessor => self.honest(roots, simulations, alone),
             Load::ReferenceOnProcessor => self.reference(roots, simulations, alone),
+            Load::HonestOnCard => self.honest_on_card(roots, simulations, alone),
             Load::ReferenceOnCard => self.reference_on_card(roots, simulations, alone),
         };
         let Measured { memory_bytes, timed } = measured?;
@@ -307,8 +315,8 @@ impl Bench<'_> {
     }
 
     fn honest(&mut self, roots: usize, simulations: usize, alone: &mut Option<f64>) -> Result<Measured> {
-        let world = self.market.take().map_or_else(market, Ok).map_err(failed)?;
-        let known = (0..roots).map(|at| root_of(world.model().rows(), at)).collect();
+        let world = self.market.take().map_or_else(bench_market, Ok).map_err(failed)?;
+        let known = bench_roots(&world, roots);
         let settings = self.settings(simulations, Mode::Honest { in_flight: 1 });
         // What is known at a root is owned, beside its row.
         let beside = world.model().rows().bytes() + (roots * 4 * FEATURES) as u64;
@@ -361,6 +369,45 @@ impl Bench<'_> {
         })?;
         let leaves = nets.iter().map(|net| net.leaves).sum::<u64>() as f64 / f64::from(runs);
         Ok(Measured { memory_bytes, timed: Ok(Timed { search_s, searches, leaves }) })
+    }
+
+    /// Roots go to the card and what was found comes back, as a step of a training does it.
+    fn honest_on_card(&mut self, roots: usize, simulations: usize, alone: &mut Option<f64>) -> Result<Measured> {
+        let Opened::Cuda(context) = &self.device else { return Err(Error::input("there is no card")) };
+        let invalid = |e: compute::Error| Error::new(Kind::Usage, e.to_string());
+        let settings = self.settings(simulations, Mode::Honest { in_flight: 1 });
+        let world = match &mut self.market {
+            Some(world) => world,
+            none => none.insert(bench_market().map_err(failed)?),
+        };
+        let of_market = HonestModels::need(world.model().rows().len(), FEATURES);
+        let of_search = HonestSearch::need(context, &self.net, 1, FEATURES, &settings, roots).map_err(invalid)?;
+        let memory_bytes = of_market + of_search;
+        if memory_bytes > self.budget {
+            return Ok(Measured { memory_bytes, timed: Err(beyond(memory_bytes, self.budget)) });
+        }
+        let models = match &self.models {
+            Some(models) => Ok(Arc::clone(models)),
+            None => bench_models(context, world),
+        };
+        let made = models.and_then(|models| {
+            self.models = Some(Arc::clone(&models));
+            HonestOnCard::new(&models, &self.net, &self.params, &settings, bench_roots(world, roots))
+        });
+        let mut search = match made {
+            Ok(search) => search,
+            Err(why) if why.is_memory() => return Ok(Measured { memory_bytes, timed: Err(why.to_string()) }),
+            Err(why) => return Err(failed(why)),
+        };
+        if alone.is_none() {
+            *alone = self.rate_on_card(context, roots)?;
+        }
+        let (search_s, searches) = median_of(self.request.seconds, || {
+            check_stop()?;
+            search.whole_s().map_err(failed)
+        })?;
+        let leaves = search.evaluations() as f64;
+        Ok(Measured { memory_bytes: search.bytes(), timed: Ok(Timed { search_s, searches, leaves }) })
     }
 
     /// Roots lie on the card, and what was found stays there.
@@ -485,36 +532,6 @@ fn linear_rows(roots: usize) -> Vec<LinearRow> {
     let mut random = SplitMix::new(1);
     let mut number = |_: usize| normal::quantile(random.unit().max(1e-12)) as f32;
     (0..roots).map(|_| LinearRow::new(&std::array::from_fn::<f32, INPUTS, _>(&mut number))).collect()
-}
-
-/// What an account is shown of itself, as in training.
-fn show(params: &Params, account: &Account, bar: &Bar, [time_of_day, bars_to_close]: [f32; 2], to: &mut [f32]) {
-    observe(params, account, bar, RowTime { time_of_day, bars_to_close }, to);
-}
-
-/// A walk whose features know nothing.
-fn market() -> compute::Result<MarketWorld<Bootstrap>> {
-    let mut random = SplitMix::new(7);
-    let mut draw = || normal::quantile(random.unit().max(1e-12));
-    let (mut rows, mut observations, mut close) = (Vec::new(), Vec::new(), 100.0);
-    for clock in 0..TRAINING_ROWS {
-        let open = close;
-        close *= 1.0 + 1e-3 * draw();
-        let bar = Bar { open, high: open.max(close), low: open.min(close), close, sigma: 1e-3, ..Bar::flat(close) };
-        rows.push(TrainingRow { bar, time: [0.5, 0.0], clock, continues: true });
-        observations.extend((0..FEATURES).map(|_| draw() as f32));
-    }
-    let model = Bootstrap::new(Rows::cut(&observations, FEATURES, &rows, |_| true)?)?;
-    Ok(MarketWorld::new(model, 0.99, show, OBSERVED))
-}
-
-/// A flat account at one of the last rows.
-fn root_of(rows: &Rows, at: usize) -> InfoSet {
-    let row = rows.len() - 1 - at % rows.len();
-    let observation = rows.observations()[row * FEATURES..(row + 1) * FEATURES].to_vec();
-    let params = Params { fee: 5e-4, ..Params::default() };
-    let (bar, account) = (rows.all()[row].bar, Account::new(&params));
-    InfoSet { observation, bar, time: [0.5, 0.0], params, account, excluded: 0..0 }
 }
 
 #[cfg(test)]

@@ -475,6 +475,11 @@ impl HonestSearch {
         self.bytes
     }
 
+    /// Roots that go at once; more go one part behind the other.
+    pub fn at_once(&self) -> usize {
+        self.most
+    }
+
     /// How it works, in words.
     pub fn describe(&self) -> &'static str {
         match &self.way {
@@ -586,7 +591,8 @@ impl HonestSearch {
         Ok(outcomes(&found))
     }
 
-    /// Puts the last search on the stream once more, and waits: what is timed.
+    /// Puts the last search on the stream once more, and waits: what is timed. Of more roots than go
+    /// [at once](HonestSearch::at_once) it is a search of that many.
     ///
     /// # Errors
     ///
