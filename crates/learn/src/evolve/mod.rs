@@ -2,7 +2,7 @@
 //!
 //! A member is a search distribution: a middle, a deviation, counters. In a generation it is asked for individuals,
 //! each trades the same random spans of the member's training part, greedily and at cost, and the distribution is told
-//! how fit they were ([`Strategy`]). [`OpenAi`], its form of low rank [`LowRank`], [`SepCma`], [`Snes`] and [`Cem`] are
+//! how fit they were ([`Strategy`]). [`OpenAi`], its form of low rank [`LowRank`], [`SepCma`] and [`Separable`] are
 //! ways to do it. The middle is what is validated and deployed. A generation selects by fitness on training data alone,
 //! and the best generation is chosen on validation data.
 //!
@@ -27,7 +27,6 @@
 //! A card takes whole generations of some configs ([`cuda`]): from the same fitness they end where they end here, but
 //! their nets compute in bf16.
 
-mod cem;
 mod cuda;
 mod fitness;
 mod fused_simd;
@@ -38,7 +37,7 @@ mod pbt;
 mod ranks;
 mod rollout;
 mod sep_cma;
-mod snes;
+mod separable;
 mod stack;
 mod stack_simd;
 mod strategy;
@@ -47,14 +46,13 @@ mod tanh_simd;
 mod training;
 mod views;
 
-pub use cem::Cem;
 pub use fitness::Fitness;
 pub use low_rank::{Factors, LowRank};
 pub use openai::OpenAi;
 pub use pbt::Pbt;
 pub use ranks::{centred_ranks, mean_ranks, weights_by_rank};
 pub use sep_cma::SepCma;
-pub use snes::Snes;
+pub use separable::Separable;
 pub use strategy::{Counted, Normals, State, Strategy};
 
 use crate::ppo::{Actions, Folds};
@@ -103,9 +101,9 @@ pub enum Algorithm {
     OpenAi,
     /// [`SepCma`].
     SepCma,
-    /// [`Snes`].
+    /// [`Separable::snes`].
     Snes,
-    /// [`Cem`].
+    /// [`Separable::cem`].
     Cem,
 }
 
@@ -253,8 +251,8 @@ impl Evolve {
             }
             Algorithm::OpenAi => Box::new(OpenAi::new(mean, hypers.sigma, config.recipe.optimiser)),
             Algorithm::SepCma => Box::new(SepCma::new(mean, hypers.sigma, hypers.population as usize)),
-            Algorithm::Snes => Box::new(Snes::new(mean, hypers.sigma, hypers.population as usize)),
-            Algorithm::Cem => Box::new(Cem::new(mean, hypers.sigma, hypers.population as usize)),
+            Algorithm::Snes => Box::new(Separable::snes(mean, hypers.sigma, hypers.population as usize)),
+            Algorithm::Cem => Box::new(Separable::cem(mean, hypers.sigma, hypers.population as usize)),
         })
     }
 

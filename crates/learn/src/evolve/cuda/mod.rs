@@ -14,7 +14,7 @@ use super::low_rank::Factors;
 use super::sep_cma::Constants;
 use super::stack::Stack;
 use super::strategy::{SLICE, State};
-use super::{Algorithm, Evolve, Fitness, Hypers, cem, snes};
+use super::{Algorithm, Evolve, Fitness, Hypers, separable};
 use crate::MemberKey;
 use crate::ppo::{Actions, EpisodeTable, episode_table, episode_table_bytes};
 use arguments::{Arrivals, Climb, Look, Rank, Searches, Spread, Sum, Trade};
@@ -510,8 +510,8 @@ fn of_rank(algorithm: Algorithm, parameters: usize, individuals: usize) -> Vec<f
     match algorithm {
         Algorithm::OpenAi => Vec::new(),
         Algorithm::SepCma => Constants::separable(parameters, individuals).weights,
-        Algorithm::Snes => snes::utilities(individuals),
-        Algorithm::Cem => cem::weights(individuals),
+        Algorithm::Snes => separable::snes_utilities(individuals),
+        Algorithm::Cem => separable::cem_weights(individuals),
     }
 }
 
@@ -630,7 +630,11 @@ fn spread(
         sigma_rate,
         damping,
         length,
-        rate: if algorithm == Algorithm::Snes { 0.5 * snes::rate(parameters) as f32 } else { cem::RATE },
+        rate: if algorithm == Algorithm::Snes {
+            0.5 * separable::snes_rate(parameters) as f32
+        } else {
+            separable::CEM_RATE
+        },
     })
 }
 
