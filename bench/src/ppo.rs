@@ -353,7 +353,7 @@ fn spec(load: &Load, activation: &str) -> Result<Spec, String> {
     };
     let updates = 1_000_000;
     let (hypers, patience, seeds) = (vec![hypers], updates, load.members);
-    Ok(Spec { configs, hypers, updates: vec![updates], stop_after: None, patience, seeds })
+    Ok(Spec { configs, hypers, units: vec![updates], stop_after: None, patience, seeds })
 }
 
 /// Seconds in which the accounts of an update take their steps without a net, in blocks on threads as the learner holds

@@ -184,8 +184,8 @@ fn spec(tower: &str, precision: Precision, updates: u32, seeds: u32) -> Result<S
         actions: Actions::Discrete,
         reward: Reward::Growth,
     };
-    let (hypers, updates) = (vec![hypers], vec![updates]);
-    Ok(Spec { configs, hypers, updates, stop_after: None, patience: u32::MAX, seeds })
+    let (hypers, units) = (vec![hypers], vec![updates]);
+    Ok(Spec { configs, hypers, units, stop_after: None, patience: u32::MAX, seeds })
 }
 
 /// A draw from the normal distribution.

@@ -75,7 +75,7 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
         "precision": precision,
         "device": device,
     });
-    format!("{} {words}", settings.train.learner.kind().task())
+    format!("{} {words}", settings.train.learner.info().task)
 }
 
 /// Whether settings leave everything open that is tuned together: what was tuned is taken whole or not at all.

@@ -702,7 +702,9 @@ fn searches(
 fn scales(evolve: &Evolve, kind: usize, keys: &[MemberKey], features: usize) -> (Vec<f32>, Vec<f32>) {
     let net = &evolve.spec.configs[kind].net;
     let usual = || Scale { mean: vec![0.0; features], inverse: vec![1.0; features] };
-    let own = |key: &MemberKey| evolve.folds.scales(net, key.fold).first().cloned().flatten().unwrap_or_else(usual);
+    let own = |key: &MemberKey| {
+        evolve.folds.scalers[key.fold].scales_of(net).first().cloned().flatten().unwrap_or_else(usual)
+    };
     let all: Vec<Scale> = keys.iter().map(own).collect();
     let (mean, inverse) = (all.iter().map(|s| s.mean.to_vec()), all.iter().map(|s| s.inverse.to_vec()));
     (mean.flatten().collect(), inverse.flatten().collect())
