@@ -3,7 +3,7 @@
 //! deployed and kept is as for `ppo`.
 
 use super::policies::{
-    episodes, net, open, pace_figures, policies, refuse_searching, refuse_what_is_not_a_policys, spec, tested,
+    episodes, net, open, pace_figures, policy_info, refuse_searching, refuse_what_is_not_a_policys, spec, tested,
     trading_data, units, usage,
 };
 use super::ppo::PpoKind;
@@ -145,7 +145,7 @@ fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
 
 impl Kind for EvolveKind {
     fn info(&self) -> KindInfo {
-        policies("evolve")
+        policy_info("evolve")
     }
 
     /// The set net is the layers, `64t-64t` or `64,64`, or a whole net.

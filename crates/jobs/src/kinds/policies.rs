@@ -1,6 +1,6 @@
 //! What kinds whose policies trade share: what they are selected by, which data they take, how their nets are written,
 //! how long they train, which settings they refuse, and their nets read back from a model. How they are judged is in
-//! [`tested`].
+//! [`mod@tested`].
 
 mod tested;
 
@@ -32,8 +32,8 @@ const GROWTH: Metric = Metric {
 
 const METRICS: &[Metric] = &[GROWTH, Metric { name: "test_growth", part: "test", ..GROWTH }];
 
-/// A learner of policies.
-pub(super) const fn policies(name: &'static str) -> KindInfo {
+/// What a learner of policies is and reads.
+pub(super) const fn policy_info(name: &'static str) -> KindInfo {
     KindInfo {
         name,
         task: "trade",

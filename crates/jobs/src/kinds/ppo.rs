@@ -6,7 +6,7 @@ mod shape;
 pub(crate) use shape::UPDATES;
 
 use super::policies::{
-    episodes, gradient_recipe, net, open, pace_figures, policies, refuse_evolving, refuse_searching,
+    episodes, gradient_recipe, net, open, pace_figures, policy_info, refuse_evolving, refuse_searching,
     refuse_what_is_not_a_policys, spec, tested, trading_data, units,
 };
 use super::{Evaluation, Figure, Kind, KindInfo, MoreFigure, RolloutSettings, Validated};
@@ -103,7 +103,7 @@ pub(super) fn ppo(source: &Source, splits: &Splits, settings: &Settings, own: &[
 
 impl Kind for PpoKind {
     fn info(&self) -> KindInfo {
-        policies("ppo")
+        policy_info("ppo")
     }
 
     /// The set net is the layers of both towers, `64t-64t`, `2048,1024,512` or `lstm64,64`, or a whole net.

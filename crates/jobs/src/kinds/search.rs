@@ -5,7 +5,7 @@
 use super::market_models::MarketModelRow;
 use super::model::KeptSearch;
 use super::policies::{
-    episodes, folds_of_rows, gradient_recipe, net_policy, pace_figures, policies, policies_of, processor,
+    episodes, folds_of_rows, gradient_recipe, net_policy, pace_figures, policies_of, policy_info, processor,
     refuse_evolving, refuse_members, refuse_what_is_not_a_policys, spec, tested, trading_data, units, usage,
 };
 use super::ppo::PpoKind;
@@ -299,7 +299,7 @@ impl Searching {
 
 impl Kind for SearchKind {
     fn info(&self) -> KindInfo {
-        KindInfo { counts_decisions: true, ..policies("search") }
+        KindInfo { counts_decisions: true, ..policy_info("search") }
     }
 
     fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String {
