@@ -74,8 +74,8 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let precision = if matches!(at.device, Opened::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
     let recipe = Recipe::new(hypers.population as usize, precision, 1);
     let configs = vec![Config { net, recipe, rate: 0.01 }];
-    let (generations, patience) = (vec![1_000_000], 1_000_000);
-    let spec = Spec { configs, hypers: vec![hypers], generations, stop_after: None, patience, seeds: 1 };
+    let (units, patience) = (vec![1_000_000], 1_000_000);
+    let spec = Spec { configs, hypers: vec![hypers], units, stop_after: None, patience, seeds: 1 };
     let started = Instant::now();
     let evolve = Evolve::new(&problem, &data, &folds, spec).map_err(text)?.at_speed(speed);
     let tables = problem.tables(&at.device, at.budget).map_err(text)?;

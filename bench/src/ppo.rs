@@ -291,18 +291,32 @@ pub(crate) fn market(features: usize) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fo
             Bar { open, high, low, close: price, sigma: 1e-3, volume: 1e9, ..Bar::flat(price) }
         })
         .collect();
-    let params = vec![Params { fee: 5e-4, ..Params::default() }];
-    let offsets = vec![0, BARS];
-    let table = PriceTable { offsets, params, bars, currency: "USD".into(), risk_free: 0.0, notes: Vec::new() };
-    let data = Arc::new(EpisodeData::new(table, vec![RowTime::default(); BARS]));
     let stride = features.next_multiple_of(8);
     let mut values = vec![0.0f32; BARS * stride];
     for row in values.chunks_exact_mut(stride) {
         row[..features].fill_with(|| draw(&mut random) as f32);
     }
+    // Almost everything is trained on.
+    traded(features, bars, values, 5e-4, [4002, 2001])
+}
+
+/// Such bars of one symbol, so many features of each, and one fold, whose validation and test begin so many bars from
+/// the end.
+pub(crate) fn traded(
+    features: usize,
+    bars: Vec<Bar>,
+    values: Vec<f32>,
+    fee: f64,
+    from_end: [u32; 2],
+) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
+    let count = bars.len();
+    let (offsets, params) = (vec![0, count], vec![Params { fee, ..Params::default() }]);
+    let table = PriceTable { offsets, params, bars, currency: "USD".into(), risk_free: 0.0, notes: Vec::new() };
+    let data = Arc::new(EpisodeData::new(table, vec![RowTime::default(); count]));
     let columns = (0..features).map(|i| format!("f{i}")).collect();
+    let stride = features.next_multiple_of(8);
     let input = Input { name: "row".into(), columns, stride, values, map: None, window: 0 };
-    let n = BARS - 1;
+    let n = count - 1;
     let samples = Samples {
         rows: (0..n as u32).collect(),
         t0: (0..n as i64).collect(),
@@ -310,36 +324,48 @@ pub(crate) fn market(features: usize) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fo
         class: Vec::new(),
         weight: vec![1.0; n],
     };
-    // Almost everything is trained on.
-    let [a, b, c] = [n as u32 - 4002, n as u32 - 2001, n as u32];
+    let ([a, b], c) = (from_end.map(|bars| n as u32 - bars), n as u32);
     let span = |from: u32, to: u32| Span::new(i64::from(from), i64::from(to)).expect("a span");
     let spans = FoldSpans { train: span(0, a), valid: span(a + 1, b), test: span(b + 1, c) };
     let [train, valid, test] = [0..a, a + 1..b, b + 1..c].map(|list| list.collect::<Vec<u32>>());
     let fold = Fold { number: 0, kind: FoldKind::Forward, train, valid, test, spans, purged: 2, embargoed: 0 };
-    let problem = Problem { inputs: vec![input], ids: BARS, classes: 0, samples, ..Problem::default() };
+    let problem = Problem { inputs: vec![input], ids: count, samples, ..Problem::default() };
     (Arc::new(problem), data, vec![fold])
 }
 
 /// A draw from the normal distribution.
-fn draw(random: &mut SplitMix) -> f64 {
+pub(crate) fn draw(random: &mut SplitMix) -> f64 {
     normal::quantile(random.unit().max(1e-12))
 }
 
 fn spec(load: &Load, activation: &str) -> Result<Spec, String> {
     let rows = load.envs * load.steps;
-    let mut recipe = Recipe::new(rows.div_ceil(load.minibatches) as usize, load.precision, 1);
-    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
     let lstm = load.lstm.iter().map(|n| format!("lstm{n}"));
     let tower: Vec<String> = lstm.chain(load.net.iter().map(|n| format!("{n}{activation}"))).collect();
     let tower = tower.join("-");
+    let batch = rows.div_ceil(load.minibatches) as usize;
+    let configs = vec![config(load.features, &tower, batch, load.precision)?];
+    let hypers = hypers(load.envs, load.steps, load.epochs, EPISODE);
+    let updates = 1_000_000;
+    let (hypers, patience, seeds) = (vec![hypers], updates, load.members);
+    Ok(Spec { configs, hypers, units: vec![updates], stop_after: None, patience, seeds })
+}
+
+/// Policy and value in towers of their own.
+pub(crate) fn config(features: usize, tower: &str, batch: usize, precision: Precision) -> Result<Config, String> {
+    let mut recipe = Recipe::new(batch, precision, 1);
+    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
     let shown = market::OBSERVED;
-    let features = load.features;
     let net = format!("row:{features} + account:dense{shown} / {tower} | {tower} / policy:3 | value:1");
-    let configs = vec![Config { net: net.parse().map_err(text)?, recipe, rate: 3e-4 }];
-    let hypers = Hypers {
-        n_envs: load.envs,
-        n_steps: load.steps,
-        n_epochs: load.epochs,
+    Ok(Config { net: net.parse().map_err(text)?, recipe, rate: 3e-4 })
+}
+
+/// The hyper-parameters of all policies here.
+pub(crate) fn hypers(n_envs: u32, n_steps: u32, n_epochs: u32, episode: u32) -> Hypers {
+    Hypers {
+        n_envs,
+        n_steps,
+        n_epochs,
         gamma: 0.99,
         gae_lambda: 0.95,
         clip: Clip { policy: 0.2, value: None },
@@ -347,13 +373,10 @@ fn spec(load: &Load, activation: &str) -> Result<Spec, String> {
         vf_coef: 0.5,
         target_kl: None,
         entropy: EntropyBand { least: 0.2, most: 0.8 },
-        episode: EPISODE,
+        episode,
         actions: Actions::Discrete,
         reward: Reward::Growth,
-    };
-    let updates = 1_000_000;
-    let (hypers, patience, seeds) = (vec![hypers], updates, load.members);
-    Ok(Spec { configs, hypers, updates: vec![updates], stop_after: None, patience, seeds })
+    }
 }
 
 /// Seconds in which the accounts of an update take their steps without a net, in blocks on threads as the learner holds

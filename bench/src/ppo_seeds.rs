@@ -5,14 +5,15 @@
 //! All seeds of a precision train side by side for the same updates; what counts is the greedy policy behind the last
 //! one, on bars that nothing was trained on. The interval is Student's t of the mean.
 
-use account::{Bar, Params};
-use compute::population::{Pace, Pins, Precision, Recipe};
+use super::ppo::{config, draw, hypers, traded};
+use account::Bar;
+use compute::population::{Pace, Pins, Precision};
 use compute::{Budget, Choice, Opened};
-use features::{Fold, FoldKind, FoldSpans, Samples, Span};
-use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward, Spec};
-use learn::{Config, DeviceBudget, Input, Learner, MemberKey, Problem};
-use market::{EpisodeData, PriceTable, RowTime};
-use random::{SplitMix, normal};
+use features::Fold;
+use learn::ppo::{Ppo, Spec};
+use learn::{DeviceBudget, Learner, MemberKey, Problem};
+use market::EpisodeData;
+use random::SplitMix;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
@@ -139,58 +140,13 @@ fn market() -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
         row[0] = signal as f32;
         row[1..FEATURES].fill_with(|| draw(&mut random) as f32);
     }
-    let params = vec![Params { fee: FEE, ..Params::default() }];
-    let offsets = vec![0, BARS];
-    let table = PriceTable { offsets, params, bars, currency: "USD".into(), risk_free: 0.0, notes: Vec::new() };
-    let data = Arc::new(EpisodeData::new(table, vec![RowTime::default(); BARS]));
-    let columns = (0..FEATURES).map(|i| format!("f{i}")).collect();
-    let input = Input { name: "row".into(), columns, stride, values, map: None, window: 0 };
-    let n = BARS - 1;
-    let samples = Samples {
-        rows: (0..n as u32).collect(),
-        t0: (0..n as i64).collect(),
-        t1: (1..=n as i64).collect(),
-        class: Vec::new(),
-        weight: vec![1.0; n],
-    };
-    let [a, b, c] = [n as u32 - 20_002, n as u32 - 11, n as u32];
-    let span = |from: u32, to: u32| Span::new(i64::from(from), i64::from(to)).expect("a span");
-    let spans = FoldSpans { train: span(0, a), valid: span(a + 1, b), test: span(b + 1, c) };
-    let [train, valid, test] = [0..a, a + 1..b, b + 1..c].map(|list| list.collect::<Vec<u32>>());
-    let fold = Fold { number: 0, kind: FoldKind::Forward, train, valid, test, spans, purged: 2, embargoed: 0 };
-    let problem = Problem { inputs: vec![input], ids: BARS, samples, ..Problem::default() };
-    (Arc::new(problem), data, vec![fold])
+    traded(FEATURES, bars, values, FEE, [20_002, 11])
 }
 
 fn spec(tower: &str, precision: Precision, updates: u32, seeds: u32) -> Result<Spec, String> {
-    let batch = (ENVS * STEPS).div_ceil(MINIBATCHES) as usize;
-    let mut recipe = Recipe::new(batch, precision, 1);
-    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
-    let shown = market::OBSERVED;
-    let net = format!("row:{FEATURES} + account:dense{shown} / {tower} | {tower} / policy:3 | value:1");
-    let configs = vec![Config { net: net.parse().map_err(text)?, recipe, rate: 3e-4 }];
-    let hypers = Hypers {
-        n_envs: ENVS,
-        n_steps: STEPS,
-        n_epochs: 4,
-        gamma: 0.99,
-        gae_lambda: 0.95,
-        clip: Clip { policy: 0.2, value: None },
-        normalize_advantage: true,
-        vf_coef: 0.5,
-        target_kl: None,
-        entropy: EntropyBand { least: 0.2, most: 0.8 },
-        episode: 1024,
-        actions: Actions::Discrete,
-        reward: Reward::Growth,
-    };
-    let (hypers, updates) = (vec![hypers], vec![updates]);
-    Ok(Spec { configs, hypers, updates, stop_after: None, patience: u32::MAX, seeds })
-}
-
-/// A draw from the normal distribution.
-fn draw(random: &mut SplitMix) -> f64 {
-    normal::quantile(random.unit().max(1e-12))
+    let configs = vec![config(FEATURES, tower, (ENVS * STEPS).div_ceil(MINIBATCHES) as usize, precision)?];
+    let (hypers, units) = (vec![hypers(ENVS, STEPS, 4, 1024)], vec![updates]);
+    Ok(Spec { configs, hypers, units, stop_after: None, patience: u32::MAX, seeds })
 }
 
 fn text(error: impl std::fmt::Display) -> String {

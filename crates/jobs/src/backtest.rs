@@ -6,7 +6,8 @@
 
 use crate::features::check_walk_memory;
 use crate::kinds::model::Loaded;
-use crate::kinds::trading::{distances, portfolio_notes, price_table};
+use crate::kinds::test_blocks::price_table;
+use crate::kinds::trading::{distances, portfolio_notes};
 use crate::progress::{Sink, Update, check_stop};
 use crate::runs::find_run;
 use crate::small_table::{Rows, read_rows};

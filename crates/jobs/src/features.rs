@@ -449,7 +449,7 @@ pub(crate) fn check_memory(
     match table_use {
         TableUse::Traded => {
             // Who learns by trading has prices of its own.
-            let own = if settings.train.learner.kind().is_labelled() { 0 } else { size_of::<account::Bar>() + 12 };
+            let own = if settings.train.learner.info().is_labelled { 0 } else { size_of::<account::Bar>() + 12 };
             need = need.max(inputs + (rows * (walk_bytes(settings) + own)) as f64);
         }
         TableUse::Tested(made) => need = need.max((bars + rows * (walk_bytes(settings) + made)) as f64),

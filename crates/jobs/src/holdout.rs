@@ -8,7 +8,8 @@
 use crate::backtest::model_policy;
 use crate::kinds::classifier::{judged, leave_out_not_finite, member_name};
 use crate::kinds::model::{self, Loaded};
-use crate::kinds::trading::{Block, beliefs_of, distances, horizon, portfolio_notes, price_table};
+use crate::kinds::test_blocks::price_table;
+use crate::kinds::trading::{Block, beliefs_of, distances, horizon, portfolio_notes};
 use crate::progress::{Update, check_stop};
 use crate::runs::finished_run;
 use crate::train::{

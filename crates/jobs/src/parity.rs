@@ -9,7 +9,7 @@
 use crate::backtest::{locked_from, model_policy, span};
 use crate::features::{TableUse, check_memory, compute};
 use crate::kinds::model::{Loaded, ModelFold};
-use crate::kinds::trading::price_table;
+use crate::kinds::test_blocks::price_table;
 use crate::progress::{Sink, Update, check_stop, stop_flag};
 use crate::train::{
     Answer, Asking, Holdings, Question, RowsOfFolds, answer, bytes_of_row, choose_rows, longest, nothing_to_predict,

@@ -83,6 +83,11 @@ pub trait Learner: Send + Sync {
         (0..config).find(same).unwrap_or(config)
     }
 
+    /// The config whose net, recipe and shape the members of a group share.
+    fn group_config(&self, members: &[MemberKey]) -> usize {
+        members.first().map_or(0, |key| self.alike(key.config))
+    }
+
     /// The same learner on the same data, with other configs and another number of units.
     fn with(&self, configs: Vec<Config>, units: u32) -> Box<dyn Learner>;
 

@@ -59,6 +59,7 @@ mod noise;
 mod os;
 mod pacer;
 mod plan;
+mod policies;
 pub mod ppo;
 mod problem;
 pub mod ready;
@@ -73,6 +74,7 @@ pub use member::{Best, Extent, Last, MemberKey, Metrics, Stopped, Trained, Valid
 pub use noise::{Noise, NoisePhase, NoiseSpec};
 pub use pacer::Pacer;
 pub use plan::{Group, Plan};
+pub use policies::PolicySpec;
 pub use problem::Problem;
 pub use run::{CHECKPOINT_EVERY, Hooks, Outcome, RunEvent, Spent, train};
 pub use state::TrainState;

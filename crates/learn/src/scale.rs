@@ -8,6 +8,7 @@
 //! refused.
 
 use crate::Problem;
+use compute::Net;
 use compute::population::Scale;
 use features::Fold;
 use files::{Error, Kind, Result};
@@ -44,6 +45,12 @@ impl Scaler {
         };
         Err(Error::new(Kind::State, format!("the scaler of fold {} is of {other}", self.fold + 1))
             .remedy("train again: a scaler is of one run and serves no other"))
+    }
+
+    /// `[inputs]` how a net's inputs are scaled; what an account is shown has fixed units.
+    pub fn scales_of(&self, net: &Net) -> Vec<Option<Scale>> {
+        let mut own = self.scales.iter().cloned();
+        net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
     }
 
     /// Refuses a test that begins before the fitting ended (docs/method.md, Scaling).

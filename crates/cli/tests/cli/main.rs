@@ -15,6 +15,7 @@ mod holdout;
 mod killed;
 mod monitor;
 mod pages;
+mod policies;
 mod ppo;
 mod probe;
 mod report;
@@ -77,6 +78,12 @@ impl Place {
     }
 
     /// The object without what changes from run to run.
+    /// Two files have the same bytes.
+    fn same_files(&self, one: &str, other: &str) {
+        let [a, b] = [one, other].map(|path| std::fs::read(self.path().join(path)).expect(path));
+        assert!(a == b, "{one} and {other} differ");
+    }
+
     fn scrubbed(&self, args: &[&str], expected: i32) -> String {
         let (mut value, code) = self.json(args);
         assert_eq!(code, expected, "{value}");

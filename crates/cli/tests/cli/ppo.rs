@@ -1,40 +1,13 @@
 //! Policies that learn by trying, as a user trains them.
 
+use super::policies::{
+    Policies, claims_nothing, earns_again, growth, has_parity, market, number, others_refuse, same_run,
+};
 use super::{Place, code, text};
 use serde_json::Value;
 
-/// Makes a market of hours whose column `plant` tells the next bar as often as is said; gives the best growth a bar.
-pub(crate) fn market(place: &Place, name: &str, count: &str, bars: &str, accuracy: &str) -> f64 {
-    let synth =
-        ["data", "synth", "--plant", "--kind", "crypto", "--timeframe", "1h", "--stay", "0.9", "--cost-bp", "1"];
-    let more = ["--count", count, "--bars", bars, "--accuracy", accuracy, "--name", name];
-    let (made, exit) = place.json(&[&synth[..], &more].concat());
-    assert_eq!(exit, 0, "{made}");
-    made["planted"]["log_growth_bp"].as_f64().unwrap_or_else(|| panic!("{made}"))
-}
-
-const SMALL: [&str; 12] = [
-    "--learner",
-    "ppo",
-    "--device",
-    "cpu",
-    "--features",
-    "p = col(plant), log_return(1), volatility(20)",
-    "--n-envs",
-    "32",
-    "--n-steps",
-    "64",
-    "--set",
-    "train.rate=0.003",
-];
-
-fn train(place: &Place, data: &str, out: &str, more: &[&str]) -> (Value, i32) {
-    place.json(&[&["train", data, "--out", out], &SMALL[..], more].concat())
-}
-
-pub(crate) fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
-}
+const PPO: Policies =
+    Policies { learner: "ppo", small: &["--n-envs", "32", "--n-steps", "64", "--set", "train.rate=0.003"] };
 
 /// What a model of a policy is for: it is asked, tested, fed bar by bar, opened once and trained again; and no bit of
 /// it can be changed unseen.
@@ -43,14 +16,13 @@ fn a_policy_is_kept_and_used_like_any_model() {
     let place = Place::new();
     let best = market(&place, "planted", "1", "6000", "0.8");
     let more = ["--timesteps", "100000", "--folds", "3", "--seeds", "2"];
-    let (run, exit) = train(&place, "planted", "run", &[&more[..], &["--threads", "2"]].concat());
-    assert_eq!(exit, 0, "{run}");
-    assert_eq!((&run["learner"], &run["label"]), (&"ppo".into(), &Value::Null));
+    let run = PPO.train(&place, "planted", "run", &[&more[..], &["--threads", "2"]].concat());
+    assert_eq!(run["label"], Value::Null);
     assert_eq!(run["members"].as_array().map(Vec::len), Some(6));
     let record = &run["backtest"];
     let total = number(&record["net"]["total_return"]);
-    let growth = 1e4 * (1.0 + total).ln() / number(&record["steps"]);
-    assert!(growth > 0.8 * best, "{growth} bp a bar of {best}");
+    let earned = growth(&record["net"], record);
+    assert!(earned > 0.8 * best, "{earned} bp a bar of {best}");
     for file in ["result.json", "report.html", "backtest/returns.parquet", "model/model.json", "model/MANIFEST"] {
         assert!(place.path().join("run").join(file).exists(), "{file}");
     }
@@ -60,19 +32,16 @@ fn a_policy_is_kept_and_used_like_any_model() {
     assert!(log.contains("\"least_entropy\":0.2") && log.contains("\"most_entropy\":0.8"), "the band is logged");
 
     // The same seed gives the same with another number of threads.
-    let (again, exit) = train(&place, "planted", "again", &[&more[..], &["--threads", "1"]].concat());
-    assert_eq!(exit, 0, "{again}");
-    for field in ["judged", "members", "backtest"] {
-        assert_eq!(run[field], again[field], "{field}");
-    }
+    let again = PPO.train(&place, "planted", "again", &[&more[..], &["--threads", "1"]].concat());
+    same_run(&run, &again);
     let read = |path: &str| std::fs::read(place.path().join(path)).expect(path);
-    assert!(read("run/model/model.json") == read("again/model/model.json"));
+    place.same_files("run/model/model.json", "again/model/model.json");
 
     // The model gives the same bits as the run.
     let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
     assert_eq!((exit, &tested["trials"]), (0, &Value::Null), "{tested}");
     for file in ["backtest.json", "trades.parquet", "returns.parquet"] {
-        assert!(read(&format!("tested/{file}")) == read(&format!("run/backtest/{file}")), "{file} differs");
+        place.same_files(&format!("tested/{file}"), &format!("run/backtest/{file}"));
     }
     let (other, exit) = place.json(&["backtest", "run", "--leverage", "0.5", "--out", "half"]);
     assert!(exit == 0 && other["notes"].to_string().contains("is shown another account"), "{other}");
@@ -99,8 +68,7 @@ fn a_policy_is_kept_and_used_like_any_model() {
     assert!(exit == 2 && refused.to_string().contains("decide as one"), "{exit} {refused}");
 
     // Fed bar by bar it decides the same.
-    let (parity, exit) = place.json(&["check", "parity", "run"]);
-    assert_eq!((exit, &parity["equal"]), (0, &true.into()), "{parity}");
+    let parity = has_parity(&place, "run");
     let compared: Vec<&str> =
         parity["compared"].as_array().expect("rows").iter().filter_map(|c| c["what"].as_str()).collect();
     assert_eq!(compared, ["features", "bars decided on", "positions", "bars asked alone", "equity"]);
@@ -143,22 +111,18 @@ fn a_policy_is_kept_and_used_like_any_model() {
 fn what_policies_do_not_go_by_is_refused() {
     let place = Place::new();
     market(&place, "planted", "1", "3000", "0.8");
-    for (more, wanted) in [
-        (&["--split", "kfold"][..], "walk forward"),
+    let cases: [(&[&str], &str); 7] = [
+        (&["--split", "kfold"], "walk forward"),
         (&["--labels", "fixed(3)"], "not from labels"),
         (&["--try", "decay=0,0.1"], "are of classifiers"),
         (&["--net", "row:3 / 8 / direction:3"], "a policy reads"),
         (&["--set", "ppo.ent_coef=0.01"], "kept in a band"),
         (&["--try", "ppo.timesteps=10,20"], "cannot be tried"),
         (&["--entropy", "0.8..0.2"], "cannot be"),
-    ] {
-        let (refused, exit) = train(&place, "planted", "x", more);
-        assert!(exit == 2 && refused.to_string().contains(wanted), "{more:?}: {exit} {refused}");
-    }
+    ];
+    PPO.refuses(&place, &cases);
     for more in [["--n-envs", "8"], ["--try", "ppo.gamma=0.9,0.99"], ["--reward", "sharpe"]] {
-        let args = ["train", "planted", "--learner", "mlp", "--device", "cpu", "--out", "x"];
-        let (refused, exit) = place.json(&[&args[..], &more].concat());
-        assert!(exit == 2 && refused.to_string().contains("is of policies"), "{more:?}: {exit} {refused}");
+        others_refuse(&place, &["mlp"], &more, "is of policies");
     }
 }
 
@@ -167,35 +131,11 @@ fn what_policies_do_not_go_by_is_refused() {
 fn flags_of_policies_change_the_plan() {
     let place = Place::new();
     market(&place, "planted", "2", "3000", "0.8");
-    let plan = |more: &[&str]| {
-        let args = ["train", "planted", "--learner", "ppo", "--device", "cpu", "--dry-run"];
-        let (plan, exit) = place.json(&[&args[..], more].concat());
-        assert_eq!(exit, 0, "{more:?}: {plan}");
-        plan
-    };
+    let plan = |more: &[&str]| PPO.plan(&place, more);
     let usual = plan(&[]);
-    let auto = plan(&[
-        "--n-envs",
-        "auto",
-        "--n-steps",
-        "auto",
-        "--batch-size",
-        "auto",
-        "--net",
-        "auto",
-        "--entropy",
-        "auto",
-        "--precision",
-        "auto",
-        "--timesteps",
-        "auto",
-        "--memory",
-        "auto",
-        "--reward",
-        "auto",
-        "--test-days",
-        "auto",
-    ]);
+    let flags = ["--n-envs", "--n-steps", "--batch-size", "--net", "--entropy", "--precision", "--timesteps"];
+    let flags = flags.into_iter().chain(["--memory", "--reward", "--test-days"]);
+    let auto = plan(&flags.flat_map(|flag| [flag, "auto"]).collect::<Vec<_>>());
     for field in ["net", "batch", "updates", "precision", "folds"] {
         assert_eq!(usual[field], auto[field], "{field}");
     }
@@ -248,8 +188,7 @@ fn hyper_parameters_of_policies_are_tried() {
     market(&place, "planted", "1", "4000", "0.8");
     let more = ["--timesteps", "40000", "--folds", "2", "--seeds", "1"];
     let tried = ["--try", "ppo.clip_range=0.2,0.00001", "--try", "ppo.n_steps=64,32"];
-    let (run, exit) = train(&place, "planted", "run", &[&more[..], &tried].concat());
-    assert_eq!(exit, 0, "{run}");
+    let run = PPO.train(&place, "planted", "run", &[&more[..], &tried].concat());
     let configs = run["configs"].as_array().expect("configs");
     assert_eq!((configs.len(), &configs[3]["what"]), (4, &"ppo.clip_range 0.00001, ppo.n_steps 32".into()), "{run}");
     // Half of the steps in an update, twice the updates.
@@ -264,18 +203,11 @@ fn hyper_parameters_of_policies_are_tried() {
     let (trials, exit) = place.json(&["trials", "planted"]);
     assert_eq!((exit, &trials["trials"]), (0, &4.into()), "{trials}");
     // Killed just before its model is written, it goes on to the same one.
-    let args = [&["train", "planted", "--out", "cut"], &SMALL[..], &more, &tried].concat();
-    place.abort(&args, "model.json");
-    let (resumed, exit) = place.json(&["runs", "resume", "cut"]);
-    assert_eq!((exit, &resumed["members"]), (0, &run["members"]), "{resumed}");
-    let read = |path: &str| std::fs::read(place.path().join(path)).expect(path);
-    assert!(read("run/model/model.json") == read("cut/model/model.json"));
+    PPO.goes_on(&place, "planted", &[&more[..], &tried].concat(), ("run", &run));
     // Folds that chose other nets than others are one model.
     let tried = ["--try", "net=16t,8t-8t"];
-    let (run, exit) = train(&place, "planted", "nets", &[&more[..], &tried].concat());
-    assert_eq!(exit, 0, "{run}");
-    let (tested, exit) = place.json(&["backtest", "nets", "--out", "tested"]);
-    assert_eq!((exit, &tested["backtest"]["net"]), (0, &run["backtest"]["net"]), "{tested}");
+    let run = PPO.train(&place, "planted", "nets", &[&more[..], &tried].concat());
+    earns_again(&place, "nets", &run["backtest"]);
 }
 
 /// One policy for all symbols; they share the capital.
@@ -283,16 +215,13 @@ fn hyper_parameters_of_policies_are_tried() {
 fn one_policy_trades_many_symbols() {
     let place = Place::new();
     let best = market(&place, "many", "6", "3000", "0.8");
-    let (run, exit) = train(&place, "many", "run", &["--timesteps", "100000", "--folds", "2", "--seeds", "1"]);
-    assert_eq!(exit, 0, "{run}");
+    let run = PPO.train(&place, "many", "run", &["--timesteps", "100000", "--folds", "2", "--seeds", "1"]);
     let record = &run["backtest"];
-    let growth = 1e4 * (1.0 + number(&record["net"]["total_return"])).ln() / number(&record["steps"]);
+    let earned = growth(&record["net"], record);
     // A sixth of the capital in each of six: the mean of them, at a fraction of the variance.
-    assert!(growth > 0.7 * best, "{growth} bp a bar of {best}");
-    let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
-    assert_eq!((exit, &tested["backtest"]["net"]), (0, &record["net"]), "{tested}");
-    let (parity, exit) = place.json(&["check", "parity", "run"]);
-    assert_eq!((exit, &parity["equal"]), (0, &true.into()), "{parity}");
+    assert!(earned > 0.7 * best, "{earned} bp a bar of {best}");
+    earns_again(&place, "run", record);
+    has_parity(&place, "run");
     let said = place.run(&["predict", "run", "many", "--out", "p.parquet"]);
     assert!(code(&said) == 0 && text(&said.stdout).contains("wanted from the next open on"), "{}", text(&said.stderr));
 }
@@ -303,20 +232,15 @@ fn policies_capture_a_signal_and_claim_nothing_without_one() {
     let place = Place::new();
     let best = market(&place, "planted", "1", "6000", "0.8");
     let more = ["--timesteps", "200000", "--folds", "2", "--seeds", "2", "--continuous"];
-    let (run, exit) = train(&place, "planted", "continuous", &more);
-    assert_eq!(exit, 0, "{run}");
-    let record = &run["backtest"];
-    let growth = 1e4 * (1.0 + number(&record["net"]["total_return"])).ln() / number(&record["steps"]);
-    assert!(growth > 0.8 * best, "{growth} bp a bar of {best}");
+    let run = PPO.train(&place, "planted", "continuous", &more);
+    let earned = growth(&run["backtest"]["net"], &run["backtest"]);
+    assert!(earned > 0.8 * best, "{earned} bp a bar of {best}");
 
     market(&place, "nothing", "1", "6000", "0.5");
     for (out, more) in [("discrete", &[][..]), ("any", &["--continuous"])] {
         let args = ["--timesteps", "60000", "--folds", "3", "--seeds", "2"];
-        let (run, exit) = train(&place, "nothing", out, &[&args[..], more].concat());
-        assert_eq!(exit, 0, "{run}");
-        let net = &run["backtest"]["net"];
-        let low = net["sharpe_annual"].as_f64().zip(net["sharpe_annual_error"].as_f64());
-        assert!(low.is_none_or(|(sharpe, error)| sharpe - 1.96 * error <= 0.0), "{out}: {net}");
+        let run = PPO.train(&place, "nothing", out, &[&args[..], more].concat());
+        claims_nothing(&run);
         let verdict = run["evidence"]["verdict"].as_str().unwrap_or("none");
         assert!(!["evidence", "promising", "suspicious"].contains(&verdict), "{}", run["evidence"]);
     }
@@ -328,35 +252,24 @@ fn a_policy_that_remembers_is_kept_and_used() {
     let place = Place::new();
     let best = market(&place, "planted", "1", "4000", "0.8");
     let more = ["--net", "lstm16,16t", "--timesteps", "100000", "--folds", "2", "--seeds", "2"];
-    let (run, exit) = train(&place, "planted", "run", &[&more[..], &["--threads", "2"]].concat());
-    assert_eq!(exit, 0, "{run}");
+    let run = PPO.train(&place, "planted", "run", &[&more[..], &["--threads", "2"]].concat());
     assert!(run["net"].to_string().contains("lstm16-16t | lstm16-16t / policy:3"), "{run}");
-    let record = &run["backtest"];
-    let growth = 1e4 * (1.0 + number(&record["net"]["total_return"])).ln() / number(&record["steps"]);
-    assert!(growth > 0.5 * best, "{growth} bp a bar of {best}");
-    let (again, exit) = train(&place, "planted", "again", &[&more[..], &["--threads", "1"]].concat());
-    assert_eq!(exit, 0, "{again}");
-    for field in ["judged", "members", "backtest"] {
-        assert_eq!(run[field], again[field], "{field}");
-    }
-    let read = |path: &str| std::fs::read(place.path().join(path)).expect(path);
-    let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
-    assert_eq!(exit, 0, "{tested}");
+    let earned = growth(&run["backtest"]["net"], &run["backtest"]);
+    assert!(earned > 0.5 * best, "{earned} bp a bar of {best}");
+    let again = PPO.train(&place, "planted", "again", &[&more[..], &["--threads", "1"]].concat());
+    same_run(&run, &again);
+    earns_again(&place, "run", &run["backtest"]);
     for file in ["backtest.json", "trades.parquet", "returns.parquet"] {
-        assert!(read(&format!("tested/{file}")) == read(&format!("run/backtest/{file}")), "{file} differs");
+        place.same_files(&format!("tested/{file}"), &format!("run/backtest/{file}"));
     }
     let (said, exit) = place.json(&["predict", "run", "planted", "--out", "p.parquet"]);
     assert_eq!(exit, 0, "{said}");
-    let (parity, exit) = place.json(&["check", "parity", "run"]);
-    assert_eq!((exit, &parity["equal"]), (0, &true.into()), "{parity}");
+    has_parity(&place, "run");
     let (opened, exit) = place.json(&["holdout", "run"]);
     assert_eq!(exit, 0, "{opened}");
     let (refit, exit) = place.json(&["refit", "run", "--out", "refit"]);
     assert_eq!(exit, 0, "{refit}");
 
-    let (plan, exit) = place.json(&["train", "planted", "--learner", "ppo", "--net", "lstm64,64", "--dry-run"]);
-    assert_eq!(exit, 0, "{plan}");
-    let args = ["train", "planted", "--learner", "evolve", "--net", "lstm8", "--device", "cpu", "--out", "x"];
-    let (refused, exit) = place.json(&args);
-    assert!(exit == 2 && refused.to_string().contains("net"), "{exit} {refused}");
+    PPO.plan(&place, &["--net", "lstm64,64"]);
+    others_refuse(&place, &["evolve"], &["--net", "lstm8"], "net");
 }

@@ -1,46 +1,42 @@
 //! Policies that search, as a user trains them.
 
 use super::Place;
-use super::ppo::{market, number};
+use super::policies::{Policies, claims_nothing, growth, has_parity, market, number, others_refuse, same_run};
 use serde_json::Value;
 
-const SMALL: [&str; 16] = [
-    "--learner",
-    "search",
-    "--device",
-    "cpu",
-    "--features",
-    "p = col(plant), log_return(1), volatility(20)",
-    "--net",
-    "16t-16t",
-    "--simulations",
-    "4",
-    "--scenarios",
-    "32",
-    "--n-envs",
-    "32",
-    "--n-steps",
-    "16",
-];
-const MORE: [&str; 10] =
-    ["--timesteps", "6144", "--folds", "2", "--seeds", "2", "--horizon", "4", "--set", "train.rate=0.003"];
-
-fn train(place: &Place, data: &str, out: &str, more: &[&str]) -> (Value, i32) {
-    place.json(&[&["train", data, "--out", out], &SMALL[..], &MORE, more].concat())
-}
-
-fn growth(line: &Value, record: &Value) -> f64 {
-    1e4 * (1.0 + number(&line["total_return"])).ln() / number(&record["steps"])
-}
+const SEARCH: Policies = Policies {
+    learner: "search",
+    small: &[
+        "--net",
+        "16t-16t",
+        "--simulations",
+        "4",
+        "--scenarios",
+        "32",
+        "--n-envs",
+        "32",
+        "--n-steps",
+        "16",
+        "--timesteps",
+        "6144",
+        "--folds",
+        "2",
+        "--seeds",
+        "2",
+        "--horizon",
+        "4",
+        "--set",
+        "train.rate=0.003",
+    ],
+};
 
 /// What is planted is captured, the four lines are there, and the model is used like any other.
 #[test]
 fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     let place = Place::new();
     let best = market(&place, "planted", "1", "4000", "0.8");
-    let (run, exit) = train(&place, "planted", "run", &["--threads", "2"]);
-    assert_eq!(exit, 0, "{run}");
-    assert_eq!((&run["learner"], run["members"].as_array().map(Vec::len)), (&"search".into(), Some(4)), "{run}");
+    let run = SEARCH.train(&place, "planted", "run", &["--threads", "2"]);
+    assert_eq!(run["members"].as_array().map(Vec::len), Some(4), "{run}");
     let record = &run["backtest"];
     let earned = growth(&record["net"], record);
     assert!(earned > 0.8 * best, "{earned} bp a bar of {best}");
@@ -69,21 +65,16 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     assert!(["net_growth", "simulations_per_s", "model_crps"].iter().all(|name| log.contains(name)), "{log}");
 
     // The same seed gives the same with another number of threads.
-    let (again, exit) = train(&place, "planted", "again", &["--threads", "5"]);
-    assert_eq!(exit, 0, "{again}");
-    for field in ["judged", "members", "backtest"] {
-        assert_eq!(run[field], again[field], "{field}");
-    }
-    let read = |path: &str| std::fs::read(place.path().join(path)).expect(path);
-    assert!(read("run/model/model.json") == read("again/model/model.json"));
+    let again = SEARCH.train(&place, "planted", "again", &["--threads", "5"]);
+    same_run(&run, &again);
+    place.same_files("run/model/model.json", "again/model/model.json");
 
     // The model owns its market: asked again it decides the same, also bar by bar.
     let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
     assert_eq!((exit, &tested["backtest"]), (0, record), "{tested}");
     let (said, exit) = place.json(&["predict", "run", "planted", "--out", "p.parquet"]);
     assert!(exit == 0 && said["wanted"].as_array().is_some_and(|shares| shares.len() == 3), "{said}");
-    let (parity, exit) = place.json(&["check", "parity", "run"]);
-    assert_eq!((exit, &parity["equal"]), (0, &true.into()), "{parity}");
+    has_parity(&place, "run");
     let (opened, exit) = place.json(&["holdout", "run"]);
     assert!(exit == 0 && opened["net_sharpe"].as_f64().is_some_and(|sharpe| sharpe > 0.0), "{opened}");
     let (refit, exit) = place.json(&["refit", "run", "--out", "refit", "--device", "cpu"]);
@@ -104,8 +95,7 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
 fn a_learned_market_is_searched_where_it_is_wanted() {
     let place = Place::new();
     let best = market(&place, "planted", "1", "4000", "0.8");
-    let (run, exit) = train(&place, "planted", "run", &["--set", "search.model=learned"]);
-    assert_eq!(exit, 0, "{run}");
+    let run = SEARCH.train(&place, "planted", "run", &["--set", "search.model=learned"]);
     let record = &run["backtest"];
     let earned = growth(&record["net"], record);
     assert!(earned > 0.8 * best, "{earned} bp a bar of {best}");
@@ -120,17 +110,9 @@ fn a_learned_market_is_searched_where_it_is_wanted() {
 fn searchers_claim_nothing_where_nothing_is_and_go_on() {
     let place = Place::new();
     market(&place, "nothing", "1", "3000", "0.5");
-    let (run, exit) = train(&place, "nothing", "run", &[]);
-    assert_eq!(exit, 0, "{run}");
-    let net = &run["backtest"]["net"];
-    let low = net["sharpe_annual"].as_f64().zip(net["sharpe_annual_error"].as_f64());
-    assert!(low.is_none_or(|(sharpe, error)| sharpe - 1.96 * error <= 0.0), "{net}");
-    let args = [&["train", "nothing", "--out", "cut"], &SMALL[..], &MORE].concat();
-    place.abort(&args, "model.json");
-    let (resumed, exit) = place.json(&["runs", "resume", "cut"]);
-    assert_eq!((exit, &resumed["members"]), (0, &run["members"]), "{resumed}");
-    let read = |path: &str| std::fs::read(place.path().join(path)).expect(path);
-    assert!(read("run/model/model.json") == read("cut/model/model.json"));
+    let run = SEARCH.train(&place, "nothing", "run", &[]);
+    claims_nothing(&run);
+    SEARCH.goes_on(&place, "nothing", &[], ("run", &run));
 }
 
 /// Flags change the plan, `auto` is legal for each, and what is not for searchers is refused.
@@ -138,12 +120,7 @@ fn searchers_claim_nothing_where_nothing_is_and_go_on() {
 fn flags_of_a_search_change_the_plan() {
     let place = Place::new();
     market(&place, "planted", "1", "3000", "0.8");
-    let plan = |more: &[&str]| {
-        let args = ["train", "planted", "--learner", "search", "--device", "cpu", "--dry-run"];
-        let (plan, exit) = place.json(&[&args[..], more].concat());
-        assert_eq!(exit, 0, "{more:?}: {plan}");
-        plan
-    };
+    let plan = |more: &[&str]| SEARCH.plan(&place, more);
     let usual = plan(&[]);
     let flags = [
         "--roots",
@@ -168,8 +145,8 @@ fn flags_of_a_search_change_the_plan() {
     assert_eq!((&many["batch"], &many["iterations"]), (&64.into(), &16.into()), "{many}");
     let apart = plan(&["--roots", "32", "--n-envs", "128", "--n-steps", "16"]);
     assert_eq!(apart["iterations"], 8, "{apart}");
-    for (more, wanted) in [
-        (&["--continuous"][..], "short, flat and long"),
+    let cases: [(&[&str], &str); 9] = [
+        (&["--continuous"], "short, flat and long"),
         (&["--entropy", "0.2..0.8"], "a search goes by"),
         (&["--population", "8"], "`evolve.`"),
         (&["--precision", "bf16"], "f32"),
@@ -178,16 +155,9 @@ fn flags_of_a_search_change_the_plan() {
         (&["--net", "row:3 / 8 / direction:3"], "a search reads"),
         (&["--split", "kfold"], "walk forward"),
         (&["--try", "ppo.gamma=0.9,0.99"], "one market"),
-    ] {
-        let args = ["train", "planted", "--learner", "search", "--device", "cpu", "--out", "x"];
-        let (refused, exit) = place.json(&[&args[..], more].concat());
-        assert!(exit == 2 && refused.to_string().contains(wanted), "{more:?}: {exit} {refused}");
-    }
-    for learner in ["ppo", "evolve", "mlp"] {
-        let args = ["train", "planted", "--learner", learner, "--device", "cpu", "--out", "x", "--simulations", "8"];
-        let (refused, exit) = place.json(&args);
-        assert!(exit == 2 && refused.to_string().contains("`search.`"), "{learner}: {exit} {refused}");
-    }
+    ];
+    SEARCH.refuses(&place, &cases);
+    others_refuse(&place, &["ppo", "evolve", "mlp"], &["--simulations", "8"], "`search.`");
 }
 
 /// Roots and simulations are tuned at once: every pair is timed or has its reason, and `train` takes what was chosen.

@@ -7,7 +7,7 @@
 #[path = "../../../learn/tests/bandit/mod.rs"]
 mod learner;
 
-use super::{Evaluation, Figure, Kind, Metric};
+use super::{Evaluation, Figure, Kind, KindInfo, Metric};
 use crate::Settings;
 use crate::train::{Experiment, Judged, Source, write_json};
 use compute::Opened;
@@ -60,24 +60,16 @@ fn bandit(source: &Source, splits: &Splits, settings: &Settings) -> Bandit {
 }
 
 impl Kind for BanditKind {
-    fn name(&self) -> &'static str {
-        "bandit"
-    }
-
-    fn task(&self) -> &'static str {
-        "choose"
-    }
-
-    fn is_labelled(&self) -> bool {
-        false
-    }
-
-    fn layout(&self) -> InputLayout {
-        InputLayout::Row
-    }
-
-    fn features(&self, _: usize) -> &'static str {
-        "p = col(plant), r = log_return(1), v = volatility(20)"
+    fn info(&self) -> KindInfo {
+        KindInfo {
+            name: "bandit",
+            task: "choose",
+            is_labelled: false,
+            layout: InputLayout::Row,
+            features: |_| "p = col(plant), r = log_return(1), v = volatility(20)",
+            metrics: METRICS,
+            counts_decisions: false,
+        }
     }
 
     fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String {
@@ -94,10 +86,6 @@ impl Kind for BanditKind {
         String::new()
     }
 
-    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
-        &mut settings.classify.batch
-    }
-
     fn rate(&self, settings: &Settings, _: usize) -> f32 {
         settings.classify.rate.unwrap_or(0.02) as f32
     }
@@ -108,10 +96,6 @@ impl Kind for BanditKind {
 
     fn figures(&self, _: &Settings) -> &'static [Figure] {
         FIGURES
-    }
-
-    fn metrics(&self) -> &'static [Metric] {
-        METRICS
     }
 
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {

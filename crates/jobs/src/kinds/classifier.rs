@@ -2,16 +2,17 @@
 //! judged on test samples, kept as `predictions.parquet` and the folder `model`.
 
 use super::importance::{ColumnImportance, importance};
-use super::trading::{Traded, Trading, check_exit, paths_of};
-use super::{Evaluation, Figure, Kind, Metric, PathRecord, PathsRecord, model};
+use super::test_blocks::{keep_returns, members_of};
+use super::trading::{TradedSignals, Trading, check_exit, paths_of};
+use super::{Evaluation, Figure, Kind, KindInfo, Metric, PathRecord, PathsRecord, model};
 use crate::train::{Answer, Experiment, Ids, Judged, ModelRows, Source, answer_with_classes, guess, symbol_names};
-use crate::{EvolveSettings, PpoSettings, SearchSettings, Settings, backtest};
+use crate::{EvolveSettings, PpoSettings, SearchSettings, Settings};
 use compute::Opened;
 use compute::population::{Recipe, Score};
 use features::{Fold, FoldKind, Input, InputLayout, class};
 use files::{Column, Data, ParquetWriter, Result, Table, format_plural};
 use judge::backtest::Backtest;
-use judge::evidence::{Findings, seed_spread};
+use judge::evidence::Findings;
 use judge::ledger::StartedTrial;
 use judge::measure::{Confusion, Interval};
 use judge::split::Splits;
@@ -58,24 +59,9 @@ const MCC: Metric = Metric {
 const METRICS: &[Metric] = &[MCC, Metric { name: "test_mcc", part: "test", ..MCC }];
 
 impl Kind for Classifier {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn task(&self) -> &'static str {
-        TASK
-    }
-
-    fn is_labelled(&self) -> bool {
-        true
-    }
-
-    fn layout(&self) -> InputLayout {
-        self.layout
-    }
-
-    fn features(&self, symbols: usize) -> &'static str {
-        (self.features)(symbols)
+    fn info(&self) -> KindInfo {
+        let Classifier { name, layout, features, .. } = *self;
+        KindInfo { name, task: TASK, is_labelled: true, layout, features, metrics: METRICS, counts_decisions: false }
     }
 
     fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String {
@@ -114,10 +100,6 @@ impl Kind for Classifier {
         format!("{}{}", settings.classify.balance, settings.trading.identity())
     }
 
-    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
-        &mut settings.classify.batch
-    }
-
     fn rate(&self, settings: &Settings, batch: usize) -> f32 {
         settings.classify.rate.unwrap_or_else(|| defaults::rate(batch)) as f32
     }
@@ -133,10 +115,6 @@ impl Kind for Classifier {
 
     fn figures(&self, _: &Settings) -> &'static [Figure] {
         FIGURES
-    }
-
-    fn metrics(&self) -> &'static [Metric] {
-        METRICS
     }
 
     fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
@@ -180,7 +158,7 @@ struct Tested<'a> {
     symbols: Vec<u32>,          // [samples] the symbol of each
     beside: Baselines,
     notes: Vec<String>, // members that were left out
-    traded: Option<Traded>,
+    traded: Option<TradedSignals>,
     paths: Option<PathsRecord>, // of folds around their tests
 }
 
@@ -190,13 +168,6 @@ impl Tested<'_> {
         Truth { samples: &problem.samples, classes: problem.classes, symbols: &self.symbols, folds }
     }
 
-    /// The members of the config that each fold takes.
-    fn members_of(&self, config_of: &dyn Fn(usize) -> usize) -> Vec<&Trained> {
-        self.members.iter().filter(|m| m.config == config_of(m.fold)).collect()
-    }
-}
-
-impl Tested<'_> {
     fn is_around(&self) -> bool {
         self.experiment.splits.folds.iter().any(|fold| fold.kind == FoldKind::Around)
     }
@@ -268,11 +239,11 @@ impl Evaluation for Tested<'_> {
             return self.trade_paths(selected);
         }
         let Some(trading) = Trading::new(self.experiment)? else { return Ok(None) };
-        self.traded = trading.trade(&self.members_of(&|fold| selected[fold]))?;
+        self.traded = trading.trade(&members_of(self.members, &|fold| selected[fold]))?;
         if let Some(traded) = &mut self.traded {
             self.notes.append(&mut traded.notes);
         }
-        Ok(self.traded.as_ref().map(|traded| traded.backtest.clone()))
+        Ok(self.traded.as_ref().map(|own| own.traded.backtest.clone()))
     }
 
     fn paths(&self) -> Option<PathsRecord> {
@@ -281,20 +252,15 @@ impl Evaluation for Tested<'_> {
 
     fn keep_returns(&self) -> Result<Vec<Option<String>>> {
         let configs = self.experiment.learner.configs().len();
-        if self.experiment.settings.refit.is_some() || (self.is_around() && configs > 1) {
+        if self.is_around() && configs > 1 {
             return Ok(vec![None; configs]);
         }
-        if configs == 1 {
-            let own = self.traded.as_ref().map(|traded| backtest::keep_returns(&traded.walked)).transpose()?;
-            return Ok(vec![own]);
-        }
         // What was traded is of the configs that folds chose; each config is a trial with returns of its own.
-        let Some(trading) = Trading::new(self.experiment)? else { return Ok(vec![None; configs]) };
-        let walk = |config: usize| {
-            let walked = trading.walk_members(&self.members_of(&|_| config))?;
-            walked.as_ref().map(backtest::keep_returns).transpose()
-        };
-        (0..configs).map(walk).collect()
+        let trading = if configs > 1 { Trading::new(self.experiment)? } else { None };
+        keep_returns(self.experiment, self.traded.as_ref().map(|own| &own.traded), |config| match &trading {
+            Some(trading) => trading.walk_members(&members_of(self.members, &|_| config)),
+            None => Ok(None),
+        })
     }
 
     fn findings(&self, judged: &Judged) -> Option<(Findings, Vec<f64>)> {
@@ -304,18 +270,11 @@ impl Evaluation for Tested<'_> {
         }
         let traded = self.traded.as_ref();
         let horizon = traded.map_or(1, |traded| traded.horizon);
-        let mut found = Findings::new(traded.map(|traded| &traded.backtest), record(judged).as_ref(), horizon);
-        let mut returns = Vec::new();
-        if let Some(traded) = traded {
-            match &traded.chance {
-                Ok(chance) => found.chance = Some(chance.clone()),
-                Err(why) => found.chance_missing = Some(why.clone()),
-            }
-            let seed = self.experiment.settings.general.seed;
-            found.seeds = seed_spread("net Sharpe ratio per year", &traded.seeds, seed);
-            returns = traded.walked.daily_returns().1;
-        }
-        Some((found, returns))
+        let found = Findings::new(traded.map(|own| &own.traded.backtest), record(judged).as_ref(), horizon);
+        Some(match traded {
+            Some(own) => own.traded.findings(found, &self.experiment.settings),
+            None => (found, Vec::new()),
+        })
     }
 
     fn save(&self, selected: &[usize], folder: &Path, sealed: Option<&model::Sealed>) -> Result<()> {
@@ -323,8 +282,7 @@ impl Evaluation for Tested<'_> {
             write_predictions(&folder.join("predictions.parquet"), self, selected)?;
         }
         if let (Some(traded), Ids::Bars { data, .. }) = (&self.traded, &self.experiment.source.ids) {
-            let threads = self.experiment.settings.threads();
-            backtest::save(&folder.join("backtest"), &data.base.market, &traded.backtest, &traded.walked, threads)?;
+            traded.traded.save(folder, &data.base.market, &self.experiment.settings)?;
         }
         sealed.map_or(Ok(()), |sealed| {
             model::write(&folder.join("model"), self.experiment, self.members, selected, sealed)
@@ -339,13 +297,13 @@ impl Tested<'_> {
         let folds = splits.folds.len();
         let ensemble = ensemble(&judge_members(self.members, &self.predictions), folds, |fold| selected[fold]);
         let judged = self.judge_paths(&ensemble)?;
-        let members = self.members_of(&|fold| selected[fold]);
+        let members = members_of(self.members, &|fold| selected[fold]);
         let mut traded = match Trading::new(self.experiment)? {
             Some(trading) => Some(trading.trade_paths(&members)?),
             None => None,
         };
         let record = |(at, judged): (usize, &Option<judge::Judged>)| {
-            let tested = traded.as_ref().and_then(|traded| traded.get(at)).map(|traded| &traded.backtest);
+            let tested = traded.as_ref().and_then(|traded| traded.get(at)).map(|own| &own.traded.backtest);
             PathRecord::new(at + 1, judged.as_ref().map(|judged| judged.mcc), tested)
         };
         let paths: Vec<PathRecord> = judged.iter().enumerate().map(record).collect();
@@ -356,7 +314,7 @@ impl Tested<'_> {
                 self.traded = traded.pop();
             }
         }
-        Ok(self.traded.as_ref().map(|traded| traded.backtest.clone()))
+        Ok(self.traded.as_ref().map(|own| own.traded.backtest.clone()))
     }
 }
 

@@ -2,18 +2,21 @@
 //! part of a fold; or populations of policies that learn by gradients ([`super::pbt`]). How they are validated, judged,
 //! deployed and kept is as for `ppo`.
 
-use super::ppo::{PpoKind, episodes, refuse_searching, refuse_what_is_not_a_policys};
-use super::{Evaluation, Figure, Kind, Metric, MoreFigure, RolloutSettings, Validated, mlp, pbt};
-use crate::train::{Answer, Experiment, Ids, ModelRows, Source};
+use super::policies::{
+    episodes, net, open, pace_figures, policy_info, refuse_searching, refuse_what_is_not_a_policys, spec, tested,
+    trading_data, units, usage,
+};
+use super::ppo::PpoKind;
+use super::{Evaluation, Figure, Kind, KindInfo, MoreFigure, RolloutSettings, Validated, pbt};
+use crate::train::{Answer, Experiment, ModelRows, Source};
 use crate::{EvolveAlgorithm, EvolveSettings, PpoSettings, RewardKind, Settings};
 use compute::Opened;
 use compute::population::{Precision, Recipe, Schedule};
-use features::{FoldKind, Input, InputLayout};
-use files::{Error, Result};
+use features::Input;
+use files::Result;
 use judge::split::Splits;
-use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Spec, Speed, has_kernels};
-use learn::{Config, Extent, Learner, Trained};
-use market::OBSERVED;
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Speed, has_kernels};
+use learn::{Config, Learner, Trained};
 
 pub(super) struct EvolveKind;
 
@@ -94,7 +97,7 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Co
     if precision == Precision::Tf32 || precision == Precision::Bf16 && !on_card {
         let what = "individuals compute in f32 on a processor, and in bf16 on a GPU where the net has two layers of at \
                     most 64, or of at most 256 with a rank of up to 8 on a Hopper GPU";
-        return Err(Error::new(files::Kind::Usage, what).remedy("leave <train.precision> out"));
+        return Err(usage(what, "leave <train.precision> out"));
     }
     let mut recipe = Recipe::new(batch, precision, settings.general.seed);
     (recipe.optimiser.decay, recipe.optimiser.clip) = (settings.evolve.decay as f32, None);
@@ -102,28 +105,21 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Co
     Ok(Config { net: net.clone(), recipe, rate: EvolveKind.rate(settings, batch) })
 }
 
-/// By the steps that were asked for; fewer where a number of epochs was set, or a time to fit into.
 fn generations(settings: &Settings) -> u32 {
-    let generations = (timesteps(settings) as u64).div_ceil(hypers(settings).steps().max(1)).max(1);
-    let most = settings.train.epochs;
-    let set = most != Extent::default().units as usize;
-    generations.min(if set { most as u64 } else { u64::from(u32::MAX) }) as u32
+    units(settings, timesteps(settings), hypers(settings).steps())
 }
 
 /// An error where something was set that other learners alone go by.
 fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
-    let usage = |what: &str, remedy: &str| Err(Error::new(files::Kind::Usage, what).remedy(remedy));
     let (own, usual) = (&settings.evolve, EvolveSettings::default());
     let has_rate = settings.classify.rate.is_some() || own.decay != usual.decay || own.rank.is_some();
     if algorithm(settings) != Algorithm::OpenAi && has_rate {
         let what = "a learning rate, weight decay and a rank are of openai; other searches find their own steps";
-        return usage(
-            what,
-            "leave <train.rate>, <evolve.decay> and <evolve.rank> out, or choose <evolve.algorithm=openai>",
-        );
+        let remedy = "leave <train.rate>, <evolve.decay> and <evolve.rank> out, or choose <evolve.algorithm=openai>";
+        return Err(usage(what, remedy));
     }
     if settings.classify.batch.is_some() {
-        return usage("individuals are a population, not a batch", "give <evolve.population>");
+        return Err(usage("individuals are a population, not a batch", "give <evolve.population>"));
     }
     refuse_searching(settings)?;
     refuse_what_is_not_a_policys(settings)?;
@@ -142,30 +138,14 @@ fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     if settings.ppo != ours {
         let what = "of `ppo.` evolution goes by timesteps, n_envs, n_steps, reward, drawdown_weight, actions and \
                     schedule alone";
-        return usage(what, "choose <train.learner=ppo>, or leave the others out");
+        return Err(usage(what, "choose <train.learner=ppo>, or leave the others out"));
     }
     Ok(())
 }
 
 impl Kind for EvolveKind {
-    fn name(&self) -> &'static str {
-        "evolve"
-    }
-
-    fn task(&self) -> &'static str {
-        "trade"
-    }
-
-    fn is_labelled(&self) -> bool {
-        false
-    }
-
-    fn layout(&self) -> InputLayout {
-        InputLayout::Row
-    }
-
-    fn features(&self, symbols: usize) -> &'static str {
-        (mlp::MLP.features)(symbols)
+    fn info(&self) -> KindInfo {
+        policy_info("evolve")
     }
 
     /// The set net is the layers, `64t-64t` or `64,64`, or a whole net.
@@ -173,13 +153,7 @@ impl Kind for EvolveKind {
         if pbt::is_pbt(settings) {
             return PpoKind.net(settings, inputs, classes);
         }
-        let layers = settings.classify.net.as_deref().unwrap_or("64t-64t");
-        if layers.contains('/') {
-            return layers.to_string();
-        }
-        let tables: Vec<String> = inputs.iter().map(|i| format!("{}:{}", i.name, i.columns.len())).collect();
-        let (layers, outputs) = (layers.replace(',', "-"), settings.ppo.actions.outputs());
-        format!("{} + account:dense{OBSERVED} / {layers} / policy:{outputs}", tables.join(" + "))
+        net(settings, inputs, |layers, outputs| format!("{layers} / policy:{outputs}"))
     }
 
     fn learner(
@@ -193,28 +167,12 @@ impl Kind for EvolveKind {
         if all.iter().any(|(_, own)| pbt::is_pbt(own)) {
             return pbt::learner(source, splits, settings, device);
         }
-        let usage = |what: &str, remedy: &str| Error::new(files::Kind::Usage, what).remedy(remedy);
-        let Ids::Bars { data, .. } = &source.ids else {
-            return Err(usage("policies trade, and ready arrays have no prices", "give bars"));
-        };
-        if splits.folds.iter().any(|fold| fold.kind == FoldKind::Around) {
-            return Err(usage("policies walk forward", "leave <split.kind> out"));
-        }
+        let data = trading_data(source, splits)?;
         all.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
-        let refit = settings.refit.as_ref();
-        let spec = Spec {
-            configs: all
-                .iter()
-                .zip(&source.nets)
-                .map(|((_, own), net)| config(own, net, device))
-                .collect::<Result<_>>()?,
-            hypers: all.iter().zip(&source.nets).map(|((_, own), net)| hypers_of(own, net)).collect(),
-            generations: all.iter().map(|(_, own)| generations(own)).collect(),
-            stop_after: refit.map(|refit| refit.epochs),
-            // Without validation nothing gets better.
-            patience: if refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
-            seeds: settings.train.seeds as u32,
-        };
+        let each = || all.iter().map(|(_, own)| own).zip(&source.nets);
+        let configs = each().map(|(own, net)| config(own, net, device)).collect::<Result<_>>()?;
+        let hypers = each().map(|(own, net)| hypers_of(own, net)).collect();
+        let spec = spec(settings, configs, hypers, each().map(|(own, _)| generations(own)).collect());
         let own = &settings.evolve;
         let speed = Speed { at_once: own.at_once.map(|n| n as u32), pinned: own.pinned };
         Ok(Box::new(Evolve::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?.at_speed(speed)))
@@ -277,13 +235,10 @@ impl Kind for EvolveKind {
             return pbt::more_figures(of, rate);
         }
         let steps = hypers(of.settings).steps().max(1) as f64;
-        let figure = |name, tag, value| MoreFigure { name, tag, value };
-        vec![
-            figure(Some("generations_per_s"), "time/generations_per_s", rate / steps),
-            figure(None, "time/iterations", f64::from(of.validation.unit)),
-            figure(None, "time/total_timesteps", self.event_step(of) as f64),
-            figure(None, "time/fps", rate),
-        ]
+        let (name, tag) = (Some("generations_per_s"), "time/generations_per_s");
+        let mut all = vec![MoreFigure { name, tag, value: rate / steps }];
+        all.extend(pace_figures(of, self.event_step(of), rate));
+        all
     }
 
     /// Steps of accounts, as Stable-Baselines3 counts.
@@ -294,15 +249,11 @@ impl Kind for EvolveKind {
         u64::from(of.validation.unit) * hypers(of.settings).steps()
     }
 
-    fn metrics(&self) -> &'static [Metric] {
-        PpoKind.metrics()
-    }
-
     fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
-        PpoKind.open(asked)
+        open(asked)
     }
 
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
-        PpoKind.evaluate(experiment, members)
+        tested(experiment, members, None)
     }
 }

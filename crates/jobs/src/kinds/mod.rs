@@ -16,8 +16,10 @@ mod mlp;
 pub(crate) mod model;
 mod paths;
 mod pbt;
+mod policies;
 mod ppo;
 mod search;
+pub(crate) mod test_blocks;
 pub(crate) mod trading;
 
 pub use paths::{PathRecord, PathsRecord};
@@ -56,30 +58,8 @@ pub(crate) const LEARNERS: &[(&str, LearnerKind)] = &[
 
 /// What differs from learner to learner.
 pub(crate) trait Kind: Sync {
-    /// As in `--learner NAME`.
-    fn name(&self) -> &'static str;
-
-    /// What it learns to do: `classify`. Verbs that are about classes alone refuse others.
-    fn task(&self) -> &'static str;
-
-    /// Whether its judging is slow enough that decisions are counted for people.
-    fn counts_decisions(&self) -> bool {
-        false
-    }
-
-    /// Whether its samples are rows with a label; else rows at which an account can take a step, without a class.
-    fn is_labelled(&self) -> bool;
-
-    /// What training counts and is timed by: samples, or steps of accounts.
-    fn counted(&self) -> &'static str {
-        if self.is_labelled() { "samples" } else { "steps" }
-    }
-
-    /// How columns become inputs.
-    fn layout(&self) -> InputLayout;
-
-    /// The features of data with so many symbols where none were chosen.
-    fn features(&self, symbols: usize) -> &'static str;
+    /// What it is and what it reads.
+    fn info(&self) -> KindInfo;
 
     /// The net for these inputs, as text: the one that was set, or its own. Without labels there are no classes.
     fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String;
@@ -112,7 +92,9 @@ pub(crate) trait Kind: Sync {
     fn identity(&self, settings: &Settings) -> String;
 
     /// Where its settings say how many rows a batch has; `None` there leaves it to a rule or to the tuner.
-    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize>;
+    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
+        &mut settings.classify.batch
+    }
 
     /// The learning rate that goes with a batch.
     fn rate(&self, settings: &Settings, batch: usize) -> f32;
@@ -133,17 +115,39 @@ pub(crate) trait Kind: Sync {
         u64::from(of.validation.step)
     }
 
-    /// The figures of a member's and of a config's line of the result: first what members are selected by, one of the
-    /// figures of a validation, then those on test samples, the one that the run is summed up by first.
-    fn metrics(&self) -> &'static [Metric];
-
     /// Opens a model of this kind on bars: what it says of their rows, and who decides by it.
     fn open(&self, _asked: ModelRows<'_>) -> Result<Answer> {
-        Err(Error::new(files::Kind::State, format!("a run of `{}` leaves no model", self.name())))
+        Err(Error::new(files::Kind::State, format!("a run of `{}` leaves no model", self.info().name)))
     }
 
     /// Puts members whose training has ended to the test, on what they never learned from.
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>>;
+}
+
+/// What a learner is and what it reads.
+pub(crate) struct KindInfo {
+    /// As in `--learner NAME`.
+    pub(crate) name: &'static str,
+    /// What it learns to do: `classify`. Verbs that are about classes alone refuse others.
+    pub(crate) task: &'static str,
+    /// Whether its samples are rows with a label; else rows at which an account can take a step, without a class.
+    pub(crate) is_labelled: bool,
+    /// How columns become inputs.
+    pub(crate) layout: InputLayout,
+    /// The features of data with so many symbols where none were chosen.
+    pub(crate) features: fn(usize) -> &'static str,
+    /// The figures of a member's and of a config's line of the result: first what members are selected by, one of the
+    /// figures of a validation, then those on test samples, the one that the run is summed up by first.
+    pub(crate) metrics: &'static [Metric],
+    /// Whether its judging is slow enough that decisions are counted for people.
+    pub(crate) counts_decisions: bool,
+}
+
+impl KindInfo {
+    /// What training counts and is timed by: samples, or steps of accounts.
+    pub(crate) fn counted(&self) -> &'static str {
+        if self.is_labelled { "samples" } else { "steps" }
+    }
 }
 
 /// What an update of a learner with environments is made of; `None` leaves it to a rule or to the tuner.
@@ -156,7 +160,7 @@ pub(crate) struct RolloutSettings<'s> {
 
 /// Trained members on the test samples of their folds.
 pub(crate) trait Evaluation {
-    /// The test figures of a member, in the order of [`Kind::metrics`]; none where it has no weights.
+    /// The test figures of a member, in the order of [`KindInfo::metrics`]; none where it has no weights.
     fn test_figures(&self, member: usize) -> Result<Vec<Option<f64>>>;
 
     /// What the members are worth together where each fold takes the config that `config_of` names; none where
@@ -290,7 +294,7 @@ impl std::fmt::Display for Measured {
 
 /// The metrics of all learners, those of the default one first.
 pub(crate) fn all_metrics() -> impl Iterator<Item = &'static Metric> {
-    LEARNERS.iter().flat_map(|(_, kind)| kind.kind().metrics())
+    LEARNERS.iter().flat_map(|(_, kind)| kind.info().metrics)
 }
 
 /// A learner that can be chosen by name.
@@ -300,21 +304,27 @@ pub struct LearnerKind(&'static dyn Kind);
 impl LearnerKind {
     /// As in `--learner NAME`.
     pub fn name(self) -> &'static str {
-        self.0.name()
+        self.info().name
     }
 
     /// What its training counts and is timed by: samples, or steps of accounts.
     pub fn counted(self) -> &'static str {
-        self.0.counted()
+        self.info().counted()
     }
 
     /// Refuses a learner that tells no classes apart, for verbs that are about them.
     pub(crate) fn expect_classes(self, verb: &str) -> Result<()> {
-        if self.0.task() == classifier::TASK {
+        let KindInfo { name, task, .. } = self.info();
+        if task == classifier::TASK {
             return Ok(());
         }
-        let what = format!("{verb} is about classes, and `{}` learns to {}", self.name(), self.0.task());
+        let what = format!("{verb} is about classes, and `{name}` learns to {task}");
         Err(Error::new(files::Kind::Usage, what).remedy(format!("choose <train.learner={}>", LEARNERS[0].0)))
+    }
+
+    /// What it is and what it reads.
+    pub(crate) fn info(self) -> KindInfo {
+        self.0.info()
     }
 
     /// What differs from other learners.
@@ -362,7 +372,7 @@ mod tests {
                 (text.as_str(), serde_json::from_str::<LearnerKind>(&text).unwrap()),
                 (&*format!("{name:?}"), *kind)
             );
-            let (first, test) = kind.kind().metrics().split_first().unwrap();
+            let (first, test) = kind.info().metrics.split_first().unwrap();
             assert!(
                 first.part == "valid"
                     && kind.kind().figures(&Settings::default()).iter().any(|figure| figure.name == first.name)

@@ -243,7 +243,7 @@ fn each_weights(
 /// `model.json`.
 fn json(experiment: &Experiment, members: &[Trained], selected: &[usize], deployed: &[Deployed]) -> Result<Vec<u8>> {
     let Experiment { source, splits, learner, settings, .. } = experiment;
-    let (several, is_labelled) = (learner.configs().len() > 1, settings.train.learner.kind().is_labelled());
+    let (several, is_labelled) = (learner.configs().len() > 1, settings.train.learner.info().is_labelled);
     let own: Vec<&Config> = selected.iter().map(|config| &learner.configs()[*config]).collect();
     let (set, timeframe, label) = match &source.ids {
         Ids::Bars { data, set, label, .. } => {
@@ -382,7 +382,7 @@ pub(crate) fn about(path: &Path) -> Result<About> {
 /// Whether the parts of a model fit each other: a person may have shortened or changed it. Some of its folds are a
 /// model too, in their order.
 fn check(model: &Model) -> Result<(), String> {
-    match (model.learner.kind().is_labelled(), model.classes) {
+    match (model.learner.info().is_labelled, model.classes) {
         (true, 2..=3) | (false, 0) => {}
         (true, classes) => return Err(format!("{classes} classes; a model has 2 or 3")),
         (false, classes) => return Err(format!("{classes} classes; a policy has none")),
@@ -439,7 +439,7 @@ pub(crate) fn read(path: &Path) -> Result<Loaded> {
         let net: Net = text.parse().map_err(|e: compute::Error| bad(e.to_string()))?;
         let layout = Layout::new(&net).map_err(failed)?;
         let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
-        if !model.learner.kind().is_labelled() {
+        if !model.learner.info().is_labelled {
             // The policy's own head; beside it may be a value's.
             let policy = Actions::of(&net).outputs();
             if !(heads == [policy] || heads == [policy, 1]) || net.extras() != OBSERVED {

@@ -2,17 +2,16 @@
 //! drawdowns evolve while they learn. What an individual is trained with are the settings of a policy of `ppo`, with
 //! its share of the steps; how they are validated, judged, deployed and kept is as there.
 
-use super::ppo::{self, PpoKind, episodes};
+use super::policies::{trading_data, usage};
+use super::ppo::{self, PpoKind};
 use super::{Figure, Kind, MoreFigure, Validated};
-use crate::train::{Ids, Source};
+use crate::train::Source;
 use crate::{EvolveAlgorithm, EvolveSettings, Settings};
 use compute::Opened;
-use features::FoldKind;
-use files::{Error, Result};
+use files::Result;
 use judge::split::Splits;
 use learn::Learner;
 use learn::evolve::Pbt;
-use learn::ppo::{Ppo, Spec};
 
 /// Individuals where nothing was set.
 const POPULATION: usize = 8;
@@ -60,11 +59,9 @@ fn refuse_what_is_a_searchs(settings: &Settings) -> Result<()> {
     let ours = EvolveSettings { algorithm, population, exploit_every, ..EvolveSettings::default() };
     if settings.evolve != ours {
         let what = "of `evolve.` population-based training goes by population and exploit_every alone";
-        return Err(
-            Error::new(files::Kind::Usage, what).remedy("leave the others out, or choose <evolve.algorithm=openai>")
-        );
+        return Err(usage(what, "leave the others out, or choose <evolve.algorithm=openai>"));
     }
-    ppo::refuse_what_is_not_ours(&individual(settings))
+    Ok(())
 }
 
 pub(super) fn learner(
@@ -73,38 +70,20 @@ pub(super) fn learner(
     settings: &Settings,
     device: &Opened,
 ) -> Result<Box<dyn Learner>> {
-    let usage = |what: &str, remedy: &str| Err(Error::new(files::Kind::Usage, what).remedy(remedy));
-    let Ids::Bars { data, .. } = &source.ids else {
-        return usage("policies trade, and ready arrays have no prices", "give bars");
-    };
-    if splits.folds.iter().any(|fold| fold.kind == FoldKind::Around) {
-        return usage("policies walk forward", "leave <split.kind> out");
-    }
+    trading_data(source, splits)?;
     if settings.refit.is_some() {
-        return usage(
-            "a population is selected by its validation, and a refit has none",
-            "refit a run of ppo with the rate, entropy band and weight of drawdowns that its log ended with",
-        );
+        let remedy = "refit a run of ppo with the rate, entropy band and weight of drawdowns that its log ended with";
+        return Err(usage("a population is selected by its validation, and a refit has none", remedy));
     }
     let all = settings.configs();
     let alike = |own: &Settings| (own.evolve.algorithm, population(own), own.evolve.exploit_every);
     if all.iter().any(|(_, own)| alike(own) != alike(settings)) {
-        return usage(
-            "population-based training is tried beside no other algorithm, population or border",
-            "try them in runs of their own",
-        );
+        let what = "population-based training is tried beside no other algorithm, population or border";
+        return Err(usage(what, "try them in runs of their own"));
     }
     all.iter().try_for_each(|(_, own)| refuse_what_is_a_searchs(own))?;
     let own: Vec<Settings> = all.iter().map(|(_, own)| individual(own)).collect();
-    let spec = Spec {
-        configs: own.iter().zip(&source.nets).map(|(own, net)| ppo::config(own, net, device)).collect(),
-        hypers: own.iter().map(ppo::hypers).collect(),
-        updates: own.iter().map(ppo::updates).collect(),
-        stop_after: None,
-        patience: settings.train.patience as u32,
-        seeds: settings.train.seeds as u32,
-    };
-    let ppo = Ppo::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?;
+    let ppo = ppo::ppo(source, splits, settings, &own, device)?;
     let every = settings.evolve.exploit_every.map(|updates| updates as u32);
     Ok(Box::new(Pbt::new(ppo, population(settings) as u32, every)?))
 }

@@ -4,21 +4,24 @@
 
 use super::market_models::MarketModelRow;
 use super::model::KeptSearch;
-use super::ppo::refuse_what_is_not_a_policys;
-use super::ppo::{PpoKind, episodes, folds_of_rows, net_policy, policies_of, refuse_members, tested};
-use super::{Evaluation, Figure, Kind, Metric, MoreFigure, Validated, mlp};
+use super::policies::{
+    episodes, folds_of_rows, gradient_recipe, net_policy, pace_figures, policies_of, policy_info, processor,
+    refuse_evolving, refuse_members, refuse_what_is_not_a_policys, spec, tested, trading_data, units, usage,
+};
+use super::ppo::PpoKind;
+use super::{Evaluation, Figure, Kind, KindInfo, MoreFigure, Validated};
 use crate::progress::Count;
 use crate::train::{Answer, Experiment, Ids, ModelRows, RowsOfFolds, Source, parameters};
-use crate::{EvolveSettings, PpoSettings, Settings};
+use crate::{PpoSettings, Settings};
 use account::Action;
 use compute::Opened;
-use compute::population::{Precision, Recipe, Schedule};
-use features::{Dataset, FoldKind, Input, InputLayout, catalogue};
-use files::{Error, Result};
+use compute::population::Precision;
+use features::{Dataset, Input, catalogue};
+use files::Result;
 use judge::split::Splits;
 use learn::expert::{Expert, Hypers, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend};
 use learn::ppo::{Deciders, FoldPolicy};
-use learn::{Config, Extent, Learner, Problem, Trained};
+use learn::{Config, Learner, Problem, Trained};
 use market::{EpisodeData, Needs, Policy, View};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -130,22 +133,14 @@ fn hypers(settings: &Settings) -> Hypers {
 fn config(settings: &Settings, net: &compute::Net) -> Result<Config> {
     let batch = settings.classify.batch.unwrap_or(BATCH).min(hypers(settings).rows() as usize);
     if settings.train.precision.is_some_and(|precision| precision != Precision::F32) {
-        let what = "nets that search compute in f32";
-        return Err(Error::new(files::Kind::Usage, what).remedy("leave <train.precision> out"));
+        return Err(usage("nets that search compute in f32", "leave <train.precision> out"));
     }
-    let mut recipe = Recipe::new(batch, Precision::F32, settings.general.seed);
-    let clip = Some(settings.ppo.max_grad_norm as f32).filter(|norm| *norm > 0.0);
-    (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, clip);
-    recipe.schedule = Schedule { shape: settings.ppo.schedule, ..recipe.schedule };
+    let recipe = gradient_recipe(settings, batch, Precision::F32);
     Ok(Config { net: net.clone(), recipe, rate: SearchKind.rate(settings, batch) })
 }
 
-/// By the roots that were asked for; fewer where a number of epochs was set, or a time to fit into.
 fn iterations(settings: &Settings) -> u32 {
-    let iterations = (timesteps(settings) as u64).div_ceil(hypers(settings).rows().max(1)).max(1);
-    let most = settings.train.epochs;
-    let set = most != Extent::default().units as usize;
-    iterations.min(if set { most as u64 } else { u64::from(u32::MAX) }) as u32
+    units(settings, timesteps(settings), hypers(settings).rows())
 }
 
 /// Columns of indicators of the chapter on trends, counted through all inputs.
@@ -163,62 +158,43 @@ fn trend(inputs: &[Input], settings: &Settings) -> Trend {
 
 /// An error where something was set that other learners alone go by.
 fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
-    let usage = |what: &str, remedy: &str| Err(Error::new(files::Kind::Usage, what).remedy(remedy));
-    if settings.evolve != EvolveSettings::default() {
-        return usage(
-            "`evolve.` is of policies that evolve, and `search` follows a gradient",
-            "choose <train.learner=evolve>, or leave it out",
-        );
-    }
+    refuse_evolving(settings)?;
     refuse_what_is_not_a_policys(settings)?;
     let PpoSettings { timesteps, n_envs, n_steps, episode, gamma, vf_coef, max_grad_norm, schedule, .. } =
         settings.ppo.clone();
     let usual = PpoSettings::default();
     let ours = PpoSettings { timesteps, n_envs, n_steps, episode, gamma, vf_coef, max_grad_norm, schedule, ..usual };
     if settings.ppo != ours {
-        return usage(
-            "of `ppo.` a search goes by timesteps, n_envs, n_steps, episode, gamma, vf_coef, max_grad_norm and \
-             schedule alone, and its actions are short, flat and long",
-            "choose <train.learner=ppo>, or leave the others out",
-        );
+        let what = "of `ppo.` a search goes by timesteps, n_envs, n_steps, episode, gamma, vf_coef, max_grad_norm and \
+                    schedule alone, and its actions are short, flat and long";
+        return Err(usage(what, "choose <train.learner=ppo>, or leave the others out"));
     }
     Ok(())
 }
 
 /// The experts of settings, and the bars they trade.
-fn expert(
-    source: &Source,
+fn expert<'a>(
+    source: &'a Source,
     splits: &Splits,
     settings: &Settings,
     device: &Opened,
-) -> Result<(Expert, Arc<EpisodeData>, Vec<SearchShape>)> {
-    let usage = |what: &str, remedy: &str| Error::new(files::Kind::Usage, what).remedy(remedy);
-    let Ids::Bars { data, .. } = &source.ids else {
-        return Err(usage("policies trade, and ready arrays have no prices", "give bars"));
-    };
-    if splits.folds.iter().any(|fold| fold.kind == FoldKind::Around) {
-        return Err(usage("policies walk forward", "leave <split.kind> out"));
-    }
-    let all = settings.configs();
-    all.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
-    if all.iter().any(|(_, own)| own.ppo.gamma != settings.ppo.gamma) {
+) -> Result<(Expert, &'a Dataset, Arc<EpisodeData>)> {
+    let data = trading_data(source, splits)?;
+    let all: Vec<Settings> = settings.configs().into_iter().map(|(_, own)| own).collect();
+    all.iter().try_for_each(refuse_what_is_not_ours)?;
+    if all.iter().any(|own| own.ppo.gamma != settings.ppo.gamma) {
         return Err(usage("a fold has one market, and so one `ppo.gamma`", "set <ppo.gamma> for all configs"));
     }
-    let refit = settings.refit.as_ref();
+    let configs = all.iter().zip(&source.nets).map(|(own, net)| config(own, net)).collect::<Result<_>>()?;
+    let (hypers, iterations) = (all.iter().map(hypers).collect(), all.iter().map(iterations).collect());
     let spec = Spec {
-        configs: all.iter().zip(&source.nets).map(|((_, own), net)| config(own, net)).collect::<Result<_>>()?,
-        hypers: all.iter().map(|(_, own)| hypers(own)).collect(),
-        iterations: all.iter().map(|(_, own)| iterations(own)).collect(),
-        stop_after: refit.map(|refit| refit.epochs),
-        // Without validation nothing gets better.
-        patience: if refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
-        seeds: settings.train.seeds as u32,
+        policies: spec(settings, configs, hypers, iterations),
         gamma: settings.ppo.gamma as f32,
         trend: trend(&source.problem.inputs, settings),
         model: model_rule(settings, device)?,
     };
-    let (data, shapes) = (episodes(data, settings)?, spec.hypers.iter().map(|own| own.search).collect());
-    Ok((Expert::new(&source.problem, &data, &splits.folds, spec)?, data, shapes))
+    let episodes = episodes(data, settings)?;
+    Ok((Expert::new(&source.problem, &episodes, &splits.folds, spec)?, data, episodes))
 }
 
 /// Which market model may be searched in. A card has kernels for the bootstrap alone.
@@ -226,8 +202,7 @@ fn model_rule(settings: &Settings, device: &Opened) -> Result<ModelRule> {
     match (device, settings.search.model) {
         (Opened::Cuda(_), ModelRule::Learned) => {
             let what = "the learned market model is searched on the processor";
-            let remedy = "use <device> cpu, or leave <search.model> out";
-            Err(Error::new(files::Kind::Usage, what).remedy(remedy))
+            Err(usage(what, "use <device> cpu, or leave <search.model> out"))
         }
         (Opened::Cuda(_), _) => Ok(ModelRule::Bootstrap),
         (Opened::Cpu { .. }, rule) => Ok(rule),
@@ -323,28 +298,8 @@ impl Searching {
 }
 
 impl Kind for SearchKind {
-    fn name(&self) -> &'static str {
-        "search"
-    }
-
-    fn task(&self) -> &'static str {
-        "trade"
-    }
-
-    fn counts_decisions(&self) -> bool {
-        true
-    }
-
-    fn is_labelled(&self) -> bool {
-        false
-    }
-
-    fn layout(&self) -> InputLayout {
-        InputLayout::Row
-    }
-
-    fn features(&self, symbols: usize) -> &'static str {
-        (mlp::MLP.features)(symbols)
+    fn info(&self) -> KindInfo {
+        KindInfo { counts_decisions: true, ..policy_info("search") }
     }
 
     fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String {
@@ -395,10 +350,6 @@ impl Kind for SearchKind {
         format!("{:?}{} {market}{}", hypers(settings), iterations(settings), settings.account.identity())
     }
 
-    fn batch<'s>(&self, settings: &'s mut Settings) -> &'s mut Option<usize> {
-        &mut settings.classify.batch
-    }
-
     fn rate(&self, settings: &Settings, _: usize) -> f32 {
         settings.classify.rate.unwrap_or(1e-3) as f32
     }
@@ -417,13 +368,10 @@ impl Kind for SearchKind {
     /// How fast it goes: roots and simulations.
     fn more_figures(&self, of: &Validated<'_>, rate: f64) -> Vec<MoreFigure> {
         let simulations = f64::from(hypers(of.settings).search.simulations);
-        let figure = |name, tag, value| MoreFigure { name, tag, value };
-        vec![
-            figure(Some("simulations_per_s"), "time/simulations_per_s", rate * simulations),
-            figure(None, "time/iterations", f64::from(of.validation.unit)),
-            figure(None, "time/total_timesteps", self.event_step(of) as f64),
-            figure(None, "time/fps", rate),
-        ]
+        let (name, tag) = (Some("simulations_per_s"), "time/simulations_per_s");
+        let mut all = vec![MoreFigure { name, tag, value: rate * simulations }];
+        all.extend(pace_figures(of, self.event_step(of), rate));
+        all
     }
 
     /// Roots that were searched.
@@ -431,16 +379,11 @@ impl Kind for SearchKind {
         u64::from(of.validation.unit) * hypers(of.settings).rows()
     }
 
-    fn metrics(&self) -> &'static [Metric] {
-        PpoKind.metrics()
-    }
-
     fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
         let ModelRows { loaded, data, rows, device, settings, asking } = asked;
         let RowsOfFolds { folds: rows, inputs, .. } = rows;
         refuse_members(asking.by_member)?;
-        let problem = Arc::new(Problem { inputs, ids: data.base.rows(), ..Problem::default() });
-        let net = net_policy(loaded, data, &problem, &rows, settings)?;
+        let (problem, net) = net_policy(loaded, data, inputs, &rows, settings)?;
         let folds = policies_of(loaded).into_iter().zip(&loaded.markets).zip(&loaded.model.folds);
         let none = SearchShape { simulations: 1, scenarios: 2, codes: 1, horizon: 1, roots: 1 };
         let fold = |((policy, market), own): ((FoldPolicy, &Option<_>), &super::model::ModelFold)| {
@@ -448,7 +391,7 @@ impl Kind for SearchKind {
             SearchFold { policy, market: market.clone(), shape: own.search.unwrap_or(none) }
         };
         let searching = SearchRows {
-            problem,
+            problem: Arc::new(problem),
             data: episodes(data, settings)?,
             fold_of: folds_of_rows(data, &rows),
             counters: counters(data),
@@ -457,7 +400,7 @@ impl Kind for SearchKind {
         let on_card = loaded.model.folds.iter().any(|fold| fold.searched_on_card);
         let device = match device {
             Opened::Cuda(_) if on_card => device,
-            _ => Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0,
+            _ => processor(settings)?,
         };
         let policy = SearchPolicy::new(searching, folds.map(fold).collect(), Vec::new(), &device)?;
         let mut answer = Answer::of_policy(loaded, data, &rows, Arc::new(policy));
@@ -467,10 +410,8 @@ impl Kind for SearchKind {
 
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
         let Experiment { source, splits, settings, .. } = experiment;
-        let Ids::Bars { data, .. } = &source.ids else {
-            return Err(Error::input("policies trade, and ready arrays have no prices"));
-        };
-        let (expert, episodes, shapes) = expert(source, splits, settings, &experiment.at.device)?;
+        let (expert, data, episodes) = expert(source, splits, settings, &experiment.at.device)?;
+        let shapes = settings.configs().iter().map(|(_, own)| hypers(own).search).collect();
         let searching = Searching {
             expert,
             problem: Arc::clone(&source.problem),

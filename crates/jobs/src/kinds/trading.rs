@@ -2,6 +2,7 @@
 //! then walked through an account over all test blocks.
 
 use super::classifier::predictions_of;
+use super::test_blocks::{TestBlocks, Traded, seeds_of};
 use crate::train::{Experiment, Ids};
 use crate::{Settings, SplitKind};
 use bars::Bars;
@@ -9,42 +10,33 @@ use features::labels::{Barriers, Rule};
 use features::{Dataset, FoldKind, Span, class};
 use files::{Error, Kind, Result};
 use judge::backtest::{
-    Backtest, Beliefs, Calibration, ChanceTest, Course, Exit, Follower, PortfolioRule, SignalRule, Tried, Walked,
-    backtest, choose_threshold, permute_scores, shift_positions, try_thresholds, walk,
+    Beliefs, Calibration, Exit, Follower, PortfolioRule, SignalRule, Tried, Walked, choose_threshold, permute_scores,
+    shift_positions, try_thresholds,
 };
 use judge::mean_probabilities;
-use judge::performance::{TrackRecord, performance, trading_days_per_year};
 use judge::split::{paths, pieces};
 use learn::Trained;
 use market::{Policy, PriceTable};
 use std::sync::Arc;
 
 /// A run's positions and what they earned.
-pub(crate) struct Traded {
+pub(crate) struct TradedSignals {
     /// `[folds]` how each turns probabilities into positions; none where it has no members.
     pub(crate) rules: Vec<Option<SignalRule>>,
-    pub(crate) backtest: Backtest,
-    pub(crate) walked: Walked,
+    pub(crate) traded: Traded,
     /// Bars that a decision looks ahead.
     pub(crate) horizon: usize,
-    /// What chance earns, or why that was not judged.
-    pub(crate) chance: std::result::Result<ChanceTest, String>,
-    /// Net Sharpe ratio per year of each seed, traded alone; 0 where it never trades.
-    pub(crate) seeds: Vec<f64>,
     pub(crate) notes: Vec<String>,
 }
 
-/// A market that members are traded on: prices, and which rows each fold is asked about.
+/// A market that members are traded on, and which rows each fold is asked about.
 pub(crate) struct Trading<'a> {
-    experiment: &'a Experiment,
-    data: &'a Dataset,
-    table: PriceTable,
+    at: TestBlocks<'a>,
     horizon: usize,
     /// Of one symbol's label.
     barriers: Option<Barriers>,
     /// `[rows]` how far they are; empty where positions end at the horizon alone.
     distances: Arc<Vec<f64>>,
-    blocks: Vec<Span>,
     /// `[folds]` rows of its validation and of its test block.
     rows: Vec<(Vec<u32>, Vec<u32>)>,
 }
@@ -62,12 +54,11 @@ impl<'a> Trading<'a> {
     pub(crate) fn new(experiment: &'a Experiment) -> Result<Option<Trading<'a>>> {
         let Experiment { source, splits, settings, .. } = experiment;
         let Ids::Bars { data, usable, rule: Some(rule), .. } = &source.ids else { return Ok(None) };
-        let table = price_table(&data.base.market, settings)?;
-        let blocks = blocks(experiment, data);
+        let at = TestBlocks::new(experiment, data)?;
         // Folds around their tests are asked about all groups that they test.
         let paths = paths_of(experiment);
         let tests = |fold: usize, time: i64| {
-            let block = blocks.iter().position(|span| span.contains(time));
+            let block = at.spans.iter().position(|span| span.contains(time));
             block.is_some_and(|block| match paths.is_empty() {
                 true => block == fold,
                 false => paths.iter().any(|path| path[block] == fold),
@@ -81,35 +72,18 @@ impl<'a> Trading<'a> {
         let rows = (0..splits.folds.len()).map(rows_of).collect();
         let barriers = barriers_of(&data.base.market, *rule, settings);
         let distances = distances(data, settings.trading.exit, barriers)?;
-        Ok(Some(Trading { experiment, data, table, horizon: horizon(*rule), barriers, distances, blocks, rows }))
-    }
-
-    fn course(&self, span: Span) -> Course<'_> {
-        Course {
-            market: &self.data.base.market,
-            clock: &self.data.clock,
-            table: &self.table,
-            span,
-            delisting_return: self.experiment.settings.account.delisting_return,
-        }
-    }
-
-    /// All test blocks.
-    fn whole(&self) -> Option<Course<'_>> {
-        let (first, last) = (self.blocks.first()?, self.blocks.last()?);
-        Span::new(first.from(), last.to()).map(|span| self.course(span))
+        Ok(Some(Trading { at, horizon: horizon(*rule), barriers, distances, rows }))
     }
 
     /// Trades the test blocks with these members, each fold's of one config. None where there is nothing to walk
     /// through.
-    pub(crate) fn trade(&self, members: &[&Trained]) -> Result<Option<Traded>> {
-        let Some(course) = self.whole() else { return Ok(None) };
-        let settings = &self.experiment.settings;
+    pub(crate) fn trade(&self, members: &[&Trained]) -> Result<Option<TradedSignals>> {
+        let Some(course) = self.at.whole() else { return Ok(None) };
+        let settings = &self.at.experiment.settings;
         let predicted = self.predict(members)?;
         let all: Vec<(&Trained, &[f32])> = members.iter().copied().zip(predicted.iter().map(Vec::as_slice)).collect();
         let Positions { rules, beliefs, policy } = self.positions(&all)?;
-        let starts: Vec<(usize, i64)> = self.blocks.iter().enumerate().map(|(n, span)| (n + 1, span.from())).collect();
-        let (backtest, walked) = backtest(&course, &*policy, &starts, settings.threads())?;
+        let (backtest, walked) = self.at.backtest(&course, &*policy)?;
         let notes = self.notes(&rules);
         let (seed, threads) = (settings.general.seed, settings.threads());
         let chance = match course.market {
@@ -117,40 +91,27 @@ impl<'a> Trading<'a> {
             [_] => shift_positions(&course, &*policy, self.label_days(), seed, threads),
             _ => permute_scores(&course, &beliefs, &|beliefs| self.policy(beliefs), seed, threads),
         };
-        let mut seeds: Vec<u32> = members.iter().map(|m| m.seed).collect();
-        seeds.sort_unstable();
-        seeds.dedup();
+        let seeds = seeds_of(members);
         let alone = |seed: &u32| {
             let own: Vec<_> = all.iter().filter(|(m, _)| m.seed == *seed).copied().collect();
-            Ok(self.sharpe(&self.walk(&course, &*self.positions(&own)?.policy)?))
+            self.at.sharpe(&course, &*self.positions(&own)?.policy)
         };
         let seeds = if seeds.len() > 1 { seeds.iter().map(alone).collect::<Result<_>>()? } else { Vec::new() };
-        Ok(Some(Traded { rules, backtest, walked, horizon: self.horizon, chance, seeds, notes }))
+        let traded = Traded { backtest, walked, chance, seeds };
+        Ok(Some(TradedSignals { rules, traded, horizon: self.horizon, notes }))
     }
 
     /// What these members earn, without the record of it.
     pub(crate) fn walk_members(&self, members: &[&Trained]) -> Result<Option<Walked>> {
-        let Some(course) = self.whole() else { return Ok(None) };
+        let Some(course) = self.at.whole() else { return Ok(None) };
         let predicted = self.predict(members)?;
         let all: Vec<(&Trained, &[f32])> = members.iter().copied().zip(predicted.iter().map(Vec::as_slice)).collect();
-        self.walk(&course, &*self.positions(&all)?.policy).map(Some)
-    }
-
-    fn walk(&self, course: &Course<'_>, policy: &dyn Policy) -> Result<Walked> {
-        walk(course, &self.table.params, policy)
-    }
-
-    /// Per year; 0 where nothing was traded.
-    fn sharpe(&self, walked: &Walked) -> f64 {
-        let (days, returns) = walked.daily_returns();
-        let per_year = trading_days_per_year(&days).unwrap_or(252.0).clamp(1.0, 366.0);
-        let found = performance(&TrackRecord::new(&returns, per_year)).ok();
-        found.and_then(|p| p.sharpe_annual.or(p.sharpe_annual_uncorrected)).unwrap_or(0.0)
+        self.at.walk(&course, &*self.positions(&all)?.policy).map(Some)
     }
 
     /// Trading days that a label stays open, at most.
     fn label_days(&self) -> usize {
-        let samples = &self.experiment.source.problem.samples;
+        let samples = &self.at.experiment.source.problem.samples;
         let longest = samples.t0.iter().zip(&samples.t1).map(|(t0, t1)| t1 - t0).max().unwrap_or(0);
         (longest / 86_400_000_000_000) as usize + 1
     }
@@ -158,12 +119,12 @@ impl<'a> Trading<'a> {
     /// `[members][valid and test rows, classes]`
     fn predict(&self, members: &[&Trained]) -> Result<Vec<Vec<f32>>> {
         let ids = |fold: usize| [&self.rows[fold].0[..], &self.rows[fold].1[..]].concat();
-        predictions_of(self.experiment, members, &ids)
+        predictions_of(self.at.experiment, members, &ids)
     }
 
     fn follower(&self) -> Follower<'_> {
-        let portfolio = self.experiment.settings.trading.rule();
-        let (market, table, barriers) = (&self.data.base.market, Some(&self.table), self.distances.clone());
+        let portfolio = self.at.experiment.settings.trading.rule();
+        let (market, table, barriers) = (&self.at.data.base.market, Some(&self.at.table), self.distances.clone());
         Follower { market, table, horizon: self.horizon, portfolio, barriers }
     }
 
@@ -174,17 +135,17 @@ impl<'a> Trading<'a> {
     /// Calibrates, chooses thresholds by validation and follows the signals of the test blocks.
     fn positions(&self, members: &[(&Trained, &[f32])]) -> Result<Positions> {
         let said = self.ask(members)?;
-        let beliefs = Arc::new(beliefs_of(self.data, &said));
+        let beliefs = Arc::new(beliefs_of(self.at.data, &said));
         let policy = self.policy(beliefs.clone());
         Ok(Positions { rules: said.into_iter().map(|block| block.rule).collect(), beliefs, policy })
     }
 
     /// `[folds]` what each says of its test rows, and how that becomes positions by what its validation says.
     fn ask(&self, members: &[(&Trained, &[f32])]) -> Result<Vec<Block>> {
-        let Experiment { source, splits, .. } = self.experiment;
-        let (data, horizon) = (self.data, self.horizon);
+        let Experiment { source, splits, .. } = self.at.experiment;
+        let (data, horizon) = (self.at.data, self.horizon);
         let (classes, samples) = (source.problem.classes, &source.problem.samples);
-        let (follower, exit, barriers) = (self.follower(), self.experiment.settings.trading.exit, self.barriers);
+        let (follower, exit, barriers) = (self.follower(), self.at.experiment.settings.trading.exit, self.barriers);
         let mut tried: Vec<Vec<Tried>> = Vec::new();
         let mut said: Vec<Block> = Vec::new();
         for (number, fold) in splits.folds.iter().enumerate() {
@@ -211,7 +172,7 @@ impl<'a> Trading<'a> {
                 let from = samples.t0[piece[0] as usize];
                 let reach = piece.iter().map(|at| samples.t1[*at as usize]).max().unwrap_or(from);
                 if let Some(span) = Span::new(from, reach.saturating_add(1)) {
-                    tried.push(try_thresholds(&self.course(span), &self.table.params, &validated, &follower)?);
+                    tried.push(try_thresholds(&self.at.course(span), &self.at.table.params, &validated, &follower)?);
                 }
             }
             let threshold = choose_threshold(&tried);
@@ -224,38 +185,38 @@ impl<'a> Trading<'a> {
 
     /// `[paths]` what every path through the groups of folds around their tests would have earned; the notes are with
     /// the first.
-    pub(crate) fn trade_paths(&self, members: &[&Trained]) -> Result<Vec<Traded>> {
-        let Some(course) = self.whole() else { return Ok(Vec::new()) };
+    pub(crate) fn trade_paths(&self, members: &[&Trained]) -> Result<Vec<TradedSignals>> {
+        let Some(course) = self.at.whole() else { return Ok(Vec::new()) };
         let predicted = self.predict(members)?;
         let all: Vec<(&Trained, &[f32])> = members.iter().copied().zip(predicted.iter().map(Vec::as_slice)).collect();
         let said = self.ask(&all)?;
         let rules: Vec<Option<SignalRule>> = said.iter().map(|block| block.rule.clone()).collect();
-        let classes = self.experiment.source.problem.classes;
+        let classes = self.at.experiment.source.problem.classes;
         let part = |(group, fold): (&Span, &usize)| {
             let Block { rows, probabilities, rule } = &said[*fold];
             let inside = rows.iter().zip(probabilities.chunks_exact(classes));
-            let inside = inside.filter(|(row, _)| group.contains(self.data.clock.time(**row as usize)));
+            let inside = inside.filter(|(row, _)| group.contains(self.at.data.clock.time(**row as usize)));
             let (rows, p): (Vec<u32>, Vec<&[f32]>) = inside.map(|(row, p)| (*row, p)).unzip();
             Block { rows, probabilities: p.concat(), rule: rule.clone() }
         };
-        let starts: Vec<(usize, i64)> = self.blocks.iter().enumerate().map(|(n, span)| (n + 1, span.from())).collect();
         let mut notes = self.notes(&rules);
         let walk = |path: &Vec<usize>| {
-            let blocks: Vec<Block> = self.blocks.iter().zip(path).map(part).collect();
-            let policy = self.policy(Arc::new(beliefs_of(self.data, &blocks)));
-            let (backtest, walked) = backtest(&course, &*policy, &starts, self.experiment.settings.threads())?;
+            let blocks: Vec<Block> = self.at.spans.iter().zip(path).map(part).collect();
+            let policy = self.policy(Arc::new(beliefs_of(self.at.data, &blocks)));
+            let (backtest, walked) = self.at.backtest(&course, &*policy)?;
             let chance = Err("paths through folds that train around their tests are no walk forward".to_string());
             let (rules, notes) = (rules.clone(), std::mem::take(&mut notes));
-            Ok(Traded { rules, backtest, walked, horizon: self.horizon, chance, seeds: Vec::new(), notes })
+            let traded = Traded { backtest, walked, chance, seeds: Vec::new() };
+            Ok(TradedSignals { rules, traded, horizon: self.horizon, notes })
         };
-        paths_of(self.experiment).iter().map(walk).collect()
+        paths_of(self.at.experiment).iter().map(walk).collect()
     }
 
     fn notes(&self, rules: &[Option<SignalRule>]) -> Vec<String> {
         let never = rules.iter().flatten().filter(|rule| rule.threshold.is_none()).count();
-        let mut notes = self.table.notes.clone();
-        let trading = &self.experiment.settings.trading;
-        notes.extend(portfolio_notes(&self.data.base.market, &self.table, &trading.rule()));
+        let mut notes = self.at.table.notes.clone();
+        let trading = &self.at.experiment.settings.trading;
+        notes.extend(portfolio_notes(&self.at.data.base.market, &self.at.table, &trading.rule()));
         if never > 0 {
             notes.push(format!(
                 "{never} of {} do not trade: no threshold earned more than its standard error on validation data",
@@ -273,12 +234,6 @@ pub(crate) fn paths_of(experiment: &Experiment) -> Vec<Vec<usize>> {
         0 => Vec::new(),
         borders => paths(borders - 1, if split.kind == SplitKind::Cpcv { split.test_groups } else { 1 }),
     }
-}
-
-/// What bars mean for money, by the settings of the account.
-pub(crate) fn price_table(market: &[Bars], settings: &Settings) -> Result<PriceTable> {
-    let funding = settings.account.funding.as_deref().map(crate::backtest::read_funding).transpose()?;
-    PriceTable::new(market, &settings.account.options(), funding.as_ref())
 }
 
 /// Rows, what is predicted for them, and how that becomes positions.
@@ -311,33 +266,6 @@ fn believe(into: &mut Beliefs, rows: &[u32], p: &[f32], calibration: &Calibratio
         let q = calibration.apply(p);
         into[*row as usize] = Some([q[down] - threshold, q[up] - threshold]);
     }
-}
-
-/// The time that is tested, in its order: of a walk `[folds]` from the beginning of each test to that of the next, the
-/// last up to the holdout or the end, or to where nothing can be decided any more (behind a split of the price, say);
-/// else the groups.
-pub(super) fn blocks(experiment: &Experiment, data: &Dataset) -> Vec<Span> {
-    let splits = &experiment.splits;
-    if !splits.groups.is_empty() {
-        return splits.groups.windows(2).filter_map(|pair| Span::new(pair[0], pair[1])).collect();
-    }
-    let end = data.clock.times.last().map_or(i64::MAX, |last| last.saturating_add(1));
-    let end = splits.holdout.as_ref().map_or(end, |holdout| holdout.span.from());
-    let reach = splits.folds.last().map_or(end, |fold| reach_of(experiment, data, fold.spans.test, end));
-    let end = end.min(reach);
-    let from: Vec<i64> = splits.folds.iter().map(|fold| fold.spans.test.from()).collect();
-    let ends = from.iter().skip(1).copied().chain([end]);
-    from.iter().zip(ends).filter_map(|(from, to)| Span::new(*from, to)).collect()
-}
-
-/// Behind the bar at which the last decision before `end` is filled, and behind what a test's labels reach.
-fn reach_of(experiment: &Experiment, data: &Dataset, test: Span, end: i64) -> i64 {
-    let Ids::Bars { usable, .. } = &experiment.source.ids else { return end };
-    let ticks = (0..usable.len()).filter(|row| usable[*row]).map(|row| data.clock.tick[row] as usize);
-    let times = &data.clock.times;
-    let last = ticks.filter(|tick| times[*tick] < end).max();
-    let filled = last.map_or(end, |tick| times.get(tick + 1).map_or(end, |time| time.saturating_add(1)));
-    filled.max(test.to())
 }
 
 /// What a portfolio's rule does not say by itself: which side is missing, and what leverage leaves of it.

@@ -42,7 +42,7 @@ pub(super) fn fit(
     let Experiment { learner, plan, at, settings, .. } = experiment;
     let (since, began) = (phases.seconds(), Instant::now());
     let total = plan.samples_left(&**learner, from.as_ref());
-    let (stop, counted) = (stop_flag(), experiment.kind().counted());
+    let (stop, counted) = (stop_flag(), experiment.kind().info().counted());
     let (log, keeper) = folder.parts();
     let (mut shown, mut all, mut group_samples, mut wrong) = (None::<Instant>, 0u64, 0u64, None);
     // A checkpoint that could not be written, until it is reported.

@@ -391,7 +391,7 @@ impl Folder {
         self.log.end(run)?;
         run.notes.extend(self.log.trouble());
         self.run.more.insert("parts".into(), json!(run.parts));
-        let metric = kind.metrics()[0];
+        let metric = kind.info().metrics[0];
         let value = |m: &MemberRow| m.metrics.first().and_then(|own| own.value);
         let best = run.members.iter().filter_map(|m| Some((m, value(m)?)));
         let best = best.max_by(|a, b| metric.signed(a.1).partial_cmp(&metric.signed(b.1)).unwrap_or(Ordering::Equal));

@@ -33,7 +33,7 @@ pub(crate) struct PerConfig {
 pub(super) fn judge<'a>(experiment: &'a Experiment, members: &'a [Trained]) -> Result<Judgement<'a>> {
     let kind = experiment.kind();
     let (configs, folds) = (experiment.learner.configs().len(), experiment.splits.folds.len());
-    let worst = kind.metrics()[0].signed(kind.metrics()[0].worst);
+    let worst = kind.info().metrics[0].signed(kind.info().metrics[0].worst);
     let scored = |m: &Trained| ScoredMember {
         config: m.config,
         fold: m.fold,
@@ -85,7 +85,7 @@ pub(super) fn member_rows(
     members: &[Trained],
     test: impl Fn(usize) -> Result<Vec<Option<f64>>>,
 ) -> Result<Vec<MemberRow>> {
-    let (metrics, unit) = (experiment.kind().metrics(), experiment.learner.unit());
+    let (metrics, unit) = (experiment.kind().info().metrics, experiment.learner.unit());
     let row = |(at, m): (usize, &Trained)| {
         let score = m.best.as_ref().map(|best| best.score);
         Ok(MemberRow::new(m, unit, measured(metrics, score, test(at)?)))

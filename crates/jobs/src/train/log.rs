@@ -89,7 +89,7 @@ impl RunLog {
         }
         // `axis`, `last`, `members`, `worth` and `lower_is_better` tell whoever watches where the rows of its axis
         // lead, whatever the learner.
-        let metric = &self.kind.metrics()[0];
+        let metric = &self.kind.info().metrics[0];
         let row = json!({
             "net": run.net, "device": run.device, "pid": std::process::id(), "axis": self.unit, "last": run.units.most, "patience": run.patience,
             "members": run.groups.iter().sum::<u64>(), "worth": metric.name,
@@ -166,7 +166,7 @@ impl RunLog {
 
     fn validated(&mut self, member: &Trained, of: &Validation, best: bool, rate: f64) -> Result<String> {
         let (kind, unit) = (self.kind, self.unit);
-        let first = &kind.metrics()[0];
+        let first = &kind.info().metrics[0];
         let value = |name: &str| match name == first.name {
             true => of.score.map(|score| first.signed(score)),
             false => of.metrics.get(name),
@@ -196,7 +196,7 @@ impl RunLog {
             labelled.collect::<Vec<_>>().join(", "),
             if best { " (best)" } else { "" },
             format_short(rate),
-            kind.counted(),
+            kind.info().counted(),
         );
         self.message(&line)?;
         if self.events.len() < EVENTS || self.events.contains_key(&member.id) {
@@ -225,7 +225,7 @@ impl RunLog {
         let state = if run.interrupted { "interrupted" } else { "finished" };
         let judged = run.judged.as_ref().map_or(&[][..], |judged| judged.headline());
         let mut end = Map::new();
-        for metric in &self.kind.metrics()[1..] {
+        for metric in &self.kind.info().metrics[1..] {
             let own = judged.iter().find(|own| own.metric == *metric);
             end.insert(metric.name.into(), json!(own.and_then(|own| own.value)));
         }

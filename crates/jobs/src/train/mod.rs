@@ -128,7 +128,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     let (since, clock, kind) = (phases.seconds(), Instant::now(), experiment.kind());
     if outcome.interrupted {
         run.members = judge::member_rows(&experiment, &outcome.members, |_| Ok(Vec::new()))?;
-    } else if kind.counts_decisions() {
+    } else if kind.info().counts_decisions {
         counting("judging", "decisions", &experiment.judging, &mut |update| tell(TrainEvent::Update(update)), || {
             judge_and_save(&experiment, &outcome.members, &mut folder, &mut run)
         })?;
@@ -154,7 +154,7 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
 fn judge_and_save(experiment: &Experiment, members: &[Trained], folder: &mut Folder, run: &mut TrainRun) -> Result<()> {
     folder.parts().0.phase("judge")?;
     let mut judgement = judge::judge(experiment, members)?;
-    judgement.write_into(run, experiment.kind().metrics());
+    judgement.write_into(run, experiment.kind().info().metrics);
     run.backtest = judgement.evaluation.trade(&judgement.selected)?;
     run.importance = judgement.evaluation.importance(&judgement.selected)?;
     run.paths = judgement.evaluation.paths();

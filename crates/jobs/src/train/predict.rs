@@ -487,7 +487,7 @@ impl RowsOfFolds {
 /// The rows of bars that start at `from` or later, by fold; `ledger` is what it knows of these series.
 pub(crate) fn choose_rows(loaded: &Loaded, data: &Dataset, ledger: &Known, from: Option<i64>) -> Result<RowsOfFolds> {
     let model = &loaded.model;
-    let inputs = data.inputs(model.learner.kind().layout());
+    let inputs = data.inputs(model.learner.info().layout);
     for (has, wants) in inputs.iter().zip(&model.inputs) {
         if has.columns != wants.columns {
             return Err(Error::input(format!(

@@ -21,7 +21,7 @@ pub(crate) fn problem(
     settings: &Settings,
 ) -> Result<Problem> {
     let usable = data.usable_rows(&inputs, windows);
-    let labelled = settings.train.learner.kind().is_labelled();
+    let labelled = settings.train.learner.info().is_labelled;
     let mut samples = if labelled { data.samples(&usable).ok_or_else(no_labels)? } else { data.steps(&usable) };
     let longest = longest_horizon(data, &usable, settings);
     if labelled

@@ -368,7 +368,7 @@ fn tried(learner: &dyn Learner, settings: &Settings) -> Vec<ConfigRow> {
             net: own.net.to_string(),
             batch: own.recipe.batch as u64,
             rate: f64::from(own.rate),
-            metrics: measured(settings.train.learner.kind().metrics(), None, Vec::new()),
+            metrics: measured(settings.train.learner.info().metrics, None, Vec::new()),
             chosen: Vec::new(),
         }
     };

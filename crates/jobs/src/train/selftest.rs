@@ -10,7 +10,8 @@
 use super::source::load_market;
 use super::{Experiment, Source, TrainEvent, load, open};
 use crate::kinds::classifier::{judge_members, predictions};
-use crate::kinds::trading::{Trading, price_table};
+use crate::kinds::test_blocks::price_table;
+use crate::kinds::trading::Trading;
 use crate::progress::{Update, check_stop, stop_flag};
 use crate::{LearnerKind, Select, Settings, find};
 use account::Params;

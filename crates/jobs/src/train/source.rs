@@ -125,7 +125,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
             others.join(", ")
         ));
     }
-    let chosen = set.map_or_else(|| settings.features.or(kind.features(market.len())), str::to_string);
+    let chosen = set.map_or_else(|| settings.features.or((kind.info().features)(market.len())), str::to_string);
     let set = read_set(&slower(&chosen, timeframe))?;
     let mut plan = resolve(&set, settings)?;
     let fingerprint = fingerprint(&market);
@@ -171,8 +171,8 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
     if !featured.sparse.is_empty() {
         notes.push(format!("without a value on more than a fifth of the rows: {}", featured.sparse.join(", ")));
     }
-    let mut inputs = data.inputs(kind.layout());
-    let (nets, shorter) = fit_windows(&data, &mut inputs, settings, if kind.is_labelled() { LABELS } else { 0 })?;
+    let mut inputs = data.inputs(kind.info().layout);
+    let (nets, shorter) = fit_windows(&data, &mut inputs, settings, if kind.info().is_labelled { LABELS } else { 0 })?;
     notes.extend(shorter);
     let windows = longest(&nets);
     let problem = Problem {
@@ -180,7 +180,7 @@ fn from_bars(path: PathBuf, select: &Select, set: Option<&str>, settings: &Setti
         ..problem(&mut data, inputs, &windows, settings).map_err(|e| e.at(&path))?
     };
     let problem = Arc::new(problem);
-    let label = if kind.is_labelled() { label(&data, settings) } else { None };
+    let label = if kind.info().is_labelled { label(&data, settings) } else { None };
     let usable = data.usable_rows(&problem.inputs, &windows);
     let rule = data.labels.as_ref().map(|labels| labels.rule);
     // The problem has its own copy of columns and labels; what stays are bars and times.

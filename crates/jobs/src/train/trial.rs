@@ -68,7 +68,7 @@ fn trial_id(experiment: &Experiment, number: usize) -> String {
     let recipe = Recipe { seed: 0, ..config.recipe };
     let (kind, extent, identity) = (experiment.kind(), learner.extent(), identity(experiment, number));
     hash.add_text("trial 3");
-    hash.add_text(kind.name());
+    hash.add_text(kind.info().name);
     hash.add_text(&config.net.to_string());
     hash.add_text(&json!(recipe).to_string());
     hash.add_text(&format!("{} {} {} {identity}", config.rate, learner.units(number), extent.patience));

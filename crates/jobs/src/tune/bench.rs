@@ -36,6 +36,14 @@ pub(super) struct Found {
     pub(super) seen: Vec<machine::CandidateRow>,
 }
 
+impl Found {
+    /// What was chosen, and why; the tables of its learner are added.
+    pub(super) fn new(recipe: TunedRecipe, why: String, others: Vec<TuneOther>) -> Found {
+        let (rows, seen) = (Vec::new(), Vec::new());
+        Found { noise: None, rows, others, recipe, why, capacity: None, search: None, seen }
+    }
+}
+
 /// Everything a measurement needs.
 pub(super) struct Bench<'a> {
     pub(super) settings: &'a Settings,
@@ -76,7 +84,11 @@ impl Bench<'_> {
             ));
         }
         let mut others = self.precision(tuner, sink)?;
-        let (found, threads) = self.threads(tuner, sink)?;
+        let learner = self.with(self.first(), self.config().recipe.precision);
+        let members = self.timed(self.group(&*learner)?.0);
+        let (found, threads) = self.threads(tuner, Some(self.start.threads), sink, |bench, device, timer| {
+            bench.time(&*learner, device, members, timer, 0.6)
+        })?;
         others.extend(found);
         let (mut rows, seen) = self.batches(tuner, BatchValue::new(scale, self.smallest_fold), sink)?;
         let chosen = rows.iter().find(|r| r.chosen).map(|r| r.batch);
@@ -93,21 +105,10 @@ impl Bench<'_> {
         if limit.is_none() {
             notes.push("the share of the device's limit is not known: `fullbore probe` measures it".into());
         }
-        let recipe = TunedRecipe {
-            batch: chosen,
-            precision: self.config().recipe.precision,
-            threads,
-            members_at_once,
-            noise_scale: scale,
-            n_envs: None,
-            n_steps: None,
-            at_once: None,
-            pinned: false,
-            roots: None,
-            simulations: None,
-        };
+        let recipe = TunedRecipe::new(&self.config().recipe, members_at_once);
+        let recipe = TunedRecipe { threads, noise_scale: scale, ..recipe };
         let why = why(&rows, noise.as_ref());
-        Ok(Found { noise, rows, others, recipe, why, capacity: None, search: None, seen })
+        Ok(Found { noise, rows, seen, ..Found::new(recipe, why, others) })
     }
 
     /// The one config that is tuned.
@@ -177,8 +178,23 @@ impl Bench<'_> {
         }
     }
 
-    /// Times steps of the first members; `units` makes of the rows what is counted.
-    fn time(
+    /// Times steps of the first members, unless that part of the time is over.
+    pub(super) fn time(
+        &self,
+        learner: &dyn Learner,
+        device: &Opened,
+        members: usize,
+        timer: &mut Timer<'_>,
+        until: f64,
+    ) -> Result<()> {
+        if self.over(until) {
+            return Err(late());
+        }
+        self.time_units(learner, device, members, timer, &|rows| rows)
+    }
+
+    /// The same whenever it is; `units` makes of the rows what is counted.
+    fn time_units(
         &self,
         learner: &dyn Learner,
         device: &Opened,
@@ -219,37 +235,36 @@ impl Bench<'_> {
             candidates.push(Candidate { label: label.into(), bytes, config: (learner, members) });
         }
         let (rows, chosen) = others(tuner, "precision", &candidates, 1, 0, |(learner, members), timer| {
-            if self.over(0.6) {
-                return Err(late());
-            }
-            self.time(&**learner, &self.at.device, *members, timer, &|rows| rows)
+            self.time(&**learner, &self.at.device, *members, timer, 0.6)
         });
         check_stop()?;
         self.learner = candidates.swap_remove(chosen).config.0;
         Ok(rows)
     }
 
-    /// Threads of the processor, where nobody chose.
-    fn threads(&mut self, tuner: &Tuner<'_>, sink: Sink<'_>) -> Result<(Vec<TuneOther>, Option<usize>)> {
+    /// Threads of the processor, where nobody chose: those of `start` first, or else all.
+    pub(super) fn threads(
+        &mut self,
+        tuner: &Tuner<'_>,
+        start: Option<usize>,
+        sink: Sink<'_>,
+        time: impl Fn(&Bench<'_>, &Opened, &mut Timer<'_>) -> Result<()>,
+    ) -> Result<(Vec<TuneOther>, Option<usize>)> {
         let Opened::Cpu { threads: all } = self.at.device else { return Ok((Vec::new(), None)) };
         if self.settings.general.threads.is_some() || all == 1 {
             return Ok((Vec::new(), None));
         }
         sink(Update { phase: "timing threads", done: 0, total: 0, unit: "" });
-        let mut counts: Vec<usize> = (0..).map(|i| 1 << i).take_while(|n| *n < all).collect();
-        counts.extend([self.start.threads.min(all), all]);
+        let start = start.unwrap_or(all);
+        let mut counts = doublings(all);
+        counts.push(start.min(all));
         counts.sort_unstable();
         counts.dedup();
-        let learner = self.with(self.first(), self.config().recipe.precision);
-        let members = self.group(&*learner)?.0.min(all);
         let candidates: Vec<Candidate<usize>> =
             counts.iter().map(|n| Candidate { label: n.to_string(), bytes: 0, config: *n }).collect();
-        let begin = nearest_index(&counts, self.start.threads);
+        let begin = nearest_index(&counts, start);
         let (rows, chosen) = others(tuner, "threads", &candidates, begin, counts.len() - 1, |threads, timer| {
-            if self.over(0.6) {
-                return Err(late());
-            }
-            self.time(&*learner, &Opened::Cpu { threads: *threads }, members, timer, &|rows| rows)
+            time(self, &Opened::Cpu { threads: *threads }, timer)
         });
         check_stop()?;
         self.at.device = Opened::Cpu { threads: counts[chosen] };
@@ -277,7 +292,7 @@ impl Bench<'_> {
             }
             done += 1;
             let learner = self.with(size.batch, self.config().recipe.precision);
-            self.time(&*learner, &self.at.device, self.timed(size.members), timer, helps)
+            self.time_units(&*learner, &self.at.device, self.timed(size.members), timer, helps)
         });
         check_stop()?;
         Ok((rows, seen))
@@ -297,8 +312,7 @@ impl Bench<'_> {
             return Ok((Vec::new(), None));
         }
         sink(Update { phase: "timing members at once", done: 0, total: 0, unit: "" });
-        let mut counts: Vec<usize> = (0..).map(|i| 1 << i).take_while(|n| *n < all).collect();
-        counts.push(all);
+        let counts = doublings(all);
         let mut candidates = Vec::new();
         for n in &counts {
             let bytes = self.needs(&*self.learner, *n)?;
@@ -312,7 +326,7 @@ impl Bench<'_> {
                 if self.began.elapsed().as_secs_f64() + need > self.most.as_secs_f64() {
                     return Err(late());
                 }
-                self.time(&*self.learner, &self.at.device, *members, timer, &|rows| rows)
+                self.time_units(&*self.learner, &self.at.device, *members, timer, &|rows| rows)
             });
         check_stop()?;
         // Where everyone could not be timed, nothing is known to be better.
@@ -320,6 +334,11 @@ impl Bench<'_> {
         let fewer = (known && chosen + 1 < counts.len()).then(|| counts[chosen]);
         Ok((if known { rows } else { Vec::new() }, fewer))
     }
+}
+
+/// The powers of two below a number, and the number.
+fn doublings(all: usize) -> Vec<usize> {
+    (0..).map(|i| 1 << i).take_while(|n| *n < all).chain([all]).collect()
 }
 
 /// What large matrix products reach on this device, where `probe` has measured it.

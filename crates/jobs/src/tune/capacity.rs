@@ -27,7 +27,7 @@ use std::time::Instant;
 /// The environments of the table.
 const ENVIRONMENTS: [usize; 8] = [16, 32, 64, 128, 256, 1024, 4096, 16_384];
 /// What a policy has to reach of the best growth on the planted market.
-pub(super) const REACH: f64 = 0.8;
+const REACH: f64 = 0.8;
 /// Bars of the market of an update or a generation.
 pub(super) const BARS: usize = 20_000;
 /// What policies read of it.
@@ -38,10 +38,12 @@ pub(super) const UNTIL: [f64; 2] = [0.6, 0.9];
 const TIMED: f64 = 0.3;
 /// Policies of each row on the planted market, where there is time for them: the median counts.
 const SEEDS: u32 = 3;
-/// A policy that takes so many times as long as the quickest row, and this many seconds at least, is not waited for.
-const LOST: (f64, f64) = (2.0, 1.0);
+/// A policy that takes so many times as long as the quickest row is not waited for, nor longer than so many seconds
+/// where that is more.
+const LOST: f64 = 2.0;
+const LOST_S: f64 = 1.0;
 /// Of rows that arrive within this part of the first the smaller is taken: a clock is no sharper.
-pub(super) const AS_SOON: f64 = 1.1;
+const AS_SOON: f64 = 1.1;
 /// Fewer updates in all timesteps are no training.
 const UPDATES_LEAST: usize = 16;
 
@@ -56,6 +58,13 @@ pub struct Capacity {
     pub target_growth_bp: f64,
     /// Environments first, then steps and minibatches with those that were chosen.
     pub rows: Vec<CapacityRow>,
+}
+
+impl Capacity {
+    pub(super) fn new(timesteps: usize, market: &PlantedMarket, rows: Vec<CapacityRow>) -> Capacity {
+        let growth_bp = market.growth_bp;
+        Capacity { timesteps, planted_growth_bp: growth_bp, target_growth_bp: market.target_bp(), rows }
+    }
 }
 
 /// One shape of an update.
@@ -134,7 +143,7 @@ impl Bench<'_> {
         table.measure(&tried, UNTIL[0], &mut first, &mut rows, sink)?;
         let mut best = choose(&rows).ok_or_else(|| nothing_fits(rows.iter().find_map(|row| row.note.clone())))?;
         rows[best].chosen = true;
-        let why = why(&rows, best, REACH * market.growth_bp);
+        let why = why(&rows, best, market.target_bp());
         // One factor of two each way, from what is best so far.
         for what in ["n_steps", "batch_size"] {
             let CapacityRow { n_envs, n_steps, batch_size, .. } = rows[best].clone();
@@ -148,43 +157,15 @@ impl Bench<'_> {
             let begin = rows.len();
             let tried = [near(false), near(true)].into_iter().filter(|t| t.n_steps >= 2).collect::<Vec<_>>();
             table.measure(&tried, until, &mut first, &mut rows, sink)?;
-            // Only what arrives clearly sooner replaces what is known to work.
-            let sooner =
-                |at: &usize| rows[*at].planted_s.zip(rows[best].planted_s).is_some_and(|(a, b)| AS_SOON * a < b);
-            let quickest = (begin..rows.len()).filter(|at| is_open(&rows[*at])).filter(sooner);
-            if let Some(at) = quickest.min_by(|a, b| f64::total_cmp(&seconds(&rows[*a]), &seconds(&rows[*b]))) {
-                rows[at].chosen = true;
-                best = at;
-            }
+            best = take_sooner(&mut rows, begin, best, UPDATES_LEAST);
         }
         let CapacityRow { n_envs, n_steps, batch_size, steps_per_s, .. } = rows[best].clone();
         self.learner = self.shaped(source, splits, &settings, (n_envs, n_steps, Some(batch_size)))?;
         let (others, members_at_once) = self.members(tuner, steps_per_s.unwrap_or(1.0), n_envs * n_steps, sink)?;
-        let recipe = TunedRecipe {
-            batch: batch_size,
-            precision: self.config().recipe.precision,
-            threads: None,
-            members_at_once,
-            noise_scale: None,
-            n_envs: Some(n_envs),
-            n_steps: Some(n_steps),
-            at_once: None,
-            pinned: false,
-            roots: None,
-            simulations: None,
-        };
-        let growth_bp = market.growth_bp;
-        let capacity = Capacity { timesteps, planted_growth_bp: growth_bp, target_growth_bp: REACH * growth_bp, rows };
-        Ok(Found {
-            noise: None,
-            rows: Vec::new(),
-            others,
-            recipe,
-            why,
-            capacity: Some(capacity),
-            search: None,
-            seen: Vec::new(),
-        })
+        let recipe = TunedRecipe::new(&self.config().recipe, members_at_once);
+        let recipe = TunedRecipe { n_envs: Some(n_envs), n_steps: Some(n_steps), ..recipe };
+        let capacity = Some(Capacity::new(timesteps, &market, rows));
+        Ok(Found { capacity, ..Found::new(recipe, why, others) })
     }
 
     /// The learner with updates of this shape.
@@ -234,8 +215,7 @@ impl Table<'_, '_> {
                 _ => "timing steps and minibatches",
             };
             sink(Update { phase, done: at as u64, total: tried.len() as u64, unit: "" });
-            let left = until * self.bench.most.as_secs_f64() - self.bench.began.elapsed().as_secs_f64();
-            let share = left.max(0.0) / (tried.len() - at) as f64;
+            let share = self.bench.share(until, tried.len() - at);
             let rate = rows.iter().rev().find_map(|row| row.steps_per_s);
             rows.push(self.row(*one, share, rate, first)?);
             check_stop()?;
@@ -248,55 +228,27 @@ impl Table<'_, '_> {
         let Tried { what, n_envs, n_steps, batch } = tried;
         let (bench, shape) = (self.bench, (n_envs, n_steps, batch));
         let learner = bench.shaped(self.source, self.splits, self.settings, shape)?;
-        let memory_bytes = bench.needs(&*learner, 1)?;
         // Steps of all accounts in an update.
         let steps = learner.samples(bench.plan.members[0]) as usize;
+        // One update that warms up and one that counts.
+        let expected = rate.map_or(0.0, |rate| 2.0 * steps as f64 / rate);
+        let limits = Limits { share, expected, lost_s: LOST_S, units: "updates", row: "row" };
+        let timed = bench.time_shape(&*learner, &limits, first, |most, left| self.races(shape, most, left))?;
         let mut row = CapacityRow {
             what,
             n_envs,
             n_steps,
             batch_size: learner.configs()[0].recipe.batch,
             updates: self.timesteps.div_ceil(steps.max(1)),
-            members_at_once: bench.group(&*learner)?.0,
-            memory_bytes,
-            steps_per_s: None,
-            update_s: None,
-            planted_s: None,
+            members_at_once: timed.members_at_once,
+            memory_bytes: timed.memory_bytes,
+            steps_per_s: timed.unit_s.map(|seconds| steps as f64 / seconds),
+            update_s: timed.unit_s,
+            planted_s: timed.planted_s,
             chosen: false,
-            note: None,
+            note: timed.note,
         };
-        let budget = bench.at.bytes(learner.problem())?;
-        if memory_bytes > budget {
-            let note = format!("needs {}, the memory budget is {}", format_bytes(memory_bytes), format_bytes(budget));
-            return Ok(CapacityRow { members_at_once: 0, note: Some(note), ..row });
-        }
-        let steps = steps as f64;
-        // One update that warms up and one that counts.
-        let expected = rate.map_or(0.0, |rate| 2.0 * steps / rate);
-        if expected > share {
-            row.note = Some(format!(
-                "left out: two updates take about {}, and {} are left for this row; a larger <budget> allows it",
-                format_seconds(expected),
-                format_seconds(share)
-            ));
-            return Ok(row);
-        }
-        let clock = Instant::now();
-        match bench.unit_time(&*learner, TIMED * share) {
-            Ok(update_s) => (row.update_s, row.steps_per_s) = (Some(update_s), Some(steps / update_s)),
-            Err(why) => return Ok(CapacityRow { note: Some(why.to_string()), ..row }),
-        }
-        let left = (share - clock.elapsed().as_secs_f64()).max(0.5 * (1.0 - TIMED) * share);
-        let most = first.map_or(left, |first| left.min((LOST.0 * first).max(LOST.1)));
-        match self.races(shape, most, left) {
-            Ok(Arrival::After(seconds)) => {
-                row.planted_s = Some(seconds);
-                *first = Some(first.map_or(seconds, |first| first.min(seconds)));
-            }
-            Ok(Arrival::Not(note)) => row.note = Some(note),
-            Err(why) => row.note = Some(why.to_string()),
-        }
-        if row.updates < self.least {
+        if row.update_s.is_some() && row.updates < self.least {
             let few = format!("only {} updates in {} timesteps", row.updates, format_count(self.timesteps as u64));
             row.note = Some(row.note.map_or(few.clone(), |note| format!("{few}; {note}")));
         }
@@ -329,16 +281,89 @@ impl Table<'_, '_> {
 
     /// Trains a policy on the planted market until it has reached what is waited for, or so many seconds are over.
     fn race(&self, shape: (usize, usize, Option<usize>), seed: u32, most: f64) -> Result<Arrival> {
-        let PlantedMarket { source, splits, growth_bp } = self.market;
+        let PlantedMarket { source, splits, .. } = self.market;
         let learner = self.bench.shaped(source, splits, &market_settings(self.settings), shape)?;
         let member = MemberKey { config: 0, fold: splits.folds.len() - 1, seed };
-        self.bench.race(&*learner, member, REACH * growth_bp, most, self.timesteps)
+        self.bench.race(&*learner, member, self.market.target_bp(), most, self.timesteps)
     }
 }
 
+/// What a row may take.
+pub(super) struct Limits {
+    /// Seconds for all of it.
+    pub(super) share: f64,
+    /// Seconds that two units of its work take, about.
+    pub(super) expected: f64,
+    /// Seconds that the planted market is waited for at least.
+    pub(super) lost_s: f64,
+    /// What units and rows are called.
+    pub(super) units: &'static str,
+    pub(super) row: &'static str,
+}
+
+/// What a row has shown.
+pub(super) struct Timed {
+    pub(super) memory_bytes: u64,
+    pub(super) members_at_once: usize,
+    /// Seconds of a unit of work; none where nothing was timed.
+    pub(super) unit_s: Option<f64>,
+    /// Seconds until the planted market's growth was reached.
+    pub(super) planted_s: Option<f64>,
+    /// Why something is missing.
+    pub(super) note: Option<String>,
+}
+
 impl Bench<'_> {
+    /// Seconds of each of so many rows, up to that part of the time.
+    pub(super) fn share(&self, until: f64, rows: usize) -> f64 {
+        (until * self.most.as_secs_f64() - self.began.elapsed().as_secs_f64()).max(0.0) / rows as f64
+    }
+
+    /// Times units of a shape's work, then its arrival on the planted market: `race` waits so many seconds for it, and
+    /// has so many in all. `first` is the soonest so far.
+    pub(super) fn time_shape(
+        &self,
+        learner: &dyn Learner,
+        limits: &Limits,
+        first: &mut Option<f64>,
+        race: impl FnOnce(f64, f64) -> Result<Arrival>,
+    ) -> Result<Timed> {
+        let Limits { share, expected, lost_s, units, row } = *limits;
+        let (memory_bytes, members_at_once) = (self.needs(learner, 1)?, self.group(learner)?.0);
+        let mut timed = Timed { memory_bytes, members_at_once, unit_s: None, planted_s: None, note: None };
+        let budget = self.at.bytes(learner.problem())?;
+        if memory_bytes > budget {
+            let note = format!("needs {}, the memory budget is {}", format_bytes(memory_bytes), format_bytes(budget));
+            return Ok(Timed { members_at_once: 0, note: Some(note), ..timed });
+        }
+        if expected > share {
+            timed.note = Some(format!(
+                "left out: two {units} take about {}, and {} are left for this {row}; a larger <budget> allows it",
+                format_seconds(expected),
+                format_seconds(share)
+            ));
+            return Ok(timed);
+        }
+        let clock = Instant::now();
+        match self.unit_time(learner, TIMED * share) {
+            Ok(seconds) => timed.unit_s = Some(seconds),
+            Err(why) => return Ok(Timed { note: Some(why.to_string()), ..timed }),
+        }
+        let left = (share - clock.elapsed().as_secs_f64()).max(0.5 * (1.0 - TIMED) * share);
+        let most = first.map_or(left, |first| left.min((LOST * first).max(lost_s)));
+        match race(most, left) {
+            Ok(Arrival::After(seconds)) => {
+                timed.planted_s = Some(seconds);
+                *first = Some(first.map_or(seconds, |first| first.min(seconds)));
+            }
+            Ok(Arrival::Not(note)) => timed.note = Some(note),
+            Err(why) => timed.note = Some(why.to_string()),
+        }
+        Ok(timed)
+    }
+
     /// The median time of a unit of work of one member: an update, or an iteration.
-    pub(super) fn unit_time(&self, learner: &dyn Learner, most: f64) -> Result<f64> {
+    fn unit_time(&self, learner: &dyn Learner, most: f64) -> Result<f64> {
         let endless = learner.with(learner.configs().to_vec(), u32::MAX);
         let mut pacer = Pacer::new(&*endless, &self.at, &self.plan.members[..1])?;
         pacer.advance(1)?;
@@ -406,6 +431,11 @@ pub(super) enum Arrival {
 }
 
 impl PlantedMarket {
+    /// The growth that is waited for.
+    pub(super) fn target_bp(&self) -> f64 {
+        REACH * self.growth_bp
+    }
+
     /// A signal that tells the next bar three times of five: enough noise that one update does not find it.
     pub(super) fn new(settings: &Settings, bars: usize) -> Result<PlantedMarket> {
         let plant = Plant { accuracy: 0.6, cost_bp: 1.0, ..Plant::default() };
@@ -441,21 +471,33 @@ pub(super) fn market_settings(settings: &Settings) -> Settings {
     own
 }
 
-/// Whether a row can be taken: it was timed, and leaves updates enough.
-fn is_open(row: &CapacityRow) -> bool {
-    row.steps_per_s.is_some() && row.updates >= UPDATES_LEAST
+/// Of rows and their seconds on the planted market those that arrive first, as far as a clock can tell; none where
+/// nobody arrives.
+pub(super) fn soonest(rows: impl Iterator<Item = (usize, Option<f64>)> + Clone) -> Vec<usize> {
+    let first = rows.clone().filter_map(|(_, planted_s)| planted_s).fold(f64::INFINITY, f64::min);
+    let near = rows.filter(|(_, planted_s)| planted_s.is_some_and(|seconds| seconds <= AS_SOON * first));
+    near.map(|(at, _)| at).collect()
 }
 
-fn seconds(row: &CapacityRow) -> f64 {
-    row.planted_s.unwrap_or(f64::INFINITY)
+/// Takes the quickest of the rows from `begin` on instead of the best so far, where it arrives clearly sooner: nothing
+/// else replaces what is known to work. Rows of fewer than `least` updates are not taken.
+pub(super) fn take_sooner(rows: &mut [CapacityRow], begin: usize, best: usize, least: usize) -> usize {
+    let arrival = |at: usize| rows[at].planted_s.unwrap_or(f64::INFINITY);
+    let sooner = |at: &usize| {
+        let both = rows[*at].planted_s.zip(rows[best].planted_s);
+        rows[*at].updates >= least && both.is_some_and(|(a, b)| AS_SOON * a < b)
+    };
+    let quickest = (begin..rows.len()).filter(sooner).min_by(|a, b| arrival(*a).total_cmp(&arrival(*b)));
+    let Some(at) = quickest else { return best };
+    rows[at].chosen = true;
+    at
 }
 
 /// The smallest of those that arrive first; where none does, the one with the best rate that leaves updates enough.
 fn choose(rows: &[CapacityRow]) -> Option<usize> {
-    let open = || (0..rows.len()).filter(|at| is_open(&rows[*at]));
-    let soonest = open().map(|at| seconds(&rows[at])).fold(f64::INFINITY, f64::min);
-    if soonest.is_finite() {
-        return open().find(|at| seconds(&rows[*at]) <= AS_SOON * soonest);
+    let open = || (0..rows.len()).filter(|at| rows[*at].steps_per_s.is_some() && rows[*at].updates >= UPDATES_LEAST);
+    if let Some(at) = soonest(open().map(|at| (at, rows[at].planted_s))).first() {
+        return Some(*at);
     }
     let rate = |at: &usize| rows[*at].steps_per_s.unwrap_or(0.0);
     let many = open().filter(|at| rows[*at].updates >= UPDATES).max_by(|a, b| rate(a).total_cmp(&rate(b)));

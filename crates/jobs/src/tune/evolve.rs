@@ -6,8 +6,8 @@
 //! are not chosen. Threads, whether they are pinned, and the individuals that a thread takes at once change no bit:
 //! they are chosen by rate.
 
-use super::bench::{Bench, Found, late, nothing_fits};
-use super::capacity::{AS_SOON, BARS, PlantedMarket, REACH, Table, Tried, UNTIL};
+use super::bench::{Bench, Found, nothing_fits};
+use super::capacity::{BARS, PlantedMarket, Table, Tried, UNTIL, soonest, take_sooner};
 use super::table::others;
 use super::{Capacity, CapacityRow, TuneOther, TunedRecipe};
 use crate::Settings;
@@ -17,16 +17,12 @@ use crate::train::Source;
 use compute::Opened;
 use files::{Result, format_count, format_seconds};
 use judge::split::Splits;
-use learn::{DeviceBudget, Learner, Pacer};
-use machine::{Candidate, Timer, Tuner};
-use std::time::Instant;
+use machine::{Candidate, Tuner};
 
 /// The populations of the table.
 const POPULATIONS: [usize; 7] = [32, 64, 128, 256, 512, 1024, 4096];
 /// Individuals that a thread takes at once.
 const AT_ONCE: [usize; 5] = [2, 4, 8, 16, 32];
-/// Timed work should last so long.
-const ONE_RUN: f64 = 0.02;
 
 impl Bench<'_> {
     /// Population, accounts and pace of evolved policies.
@@ -50,24 +46,18 @@ impl Bench<'_> {
         table.measure(&tried, UNTIL[0], &mut first, &mut rows, sink)?;
         let mut best = choose(&rows).ok_or_else(|| nothing_fits(rows.iter().find_map(|row| row.note.clone())))?;
         rows[best].chosen = true;
-        let why = why(&rows, best, REACH * market.growth_bp);
+        let why = why(&rows, best, market.target_bp());
         // One factor of two each way.
         let (population, begin) = (rows[best].batch_size, rows.len());
         let near = [ACCOUNTS / 2, 2 * ACCOUNTS].map(|accounts| of("accounts", population, accounts));
         table.measure(&near, 0.8, &mut first, &mut rows, sink)?;
-        let sooner = |at: &usize| {
-            let arrives = rows[*at].planted_s.zip(rows[best].planted_s);
-            rows[*at].updates >= GENERATIONS && arrives.is_some_and(|(a, b)| AS_SOON * a < b)
-        };
-        let seconds = |at: &usize| rows[*at].planted_s.unwrap_or(f64::INFINITY);
-        if let Some(at) = (begin..rows.len()).filter(sooner).min_by(|a, b| seconds(a).total_cmp(&seconds(b))) {
-            rows[at].chosen = true;
-            best = at;
-        }
+        best = take_sooner(&mut rows, begin, best, GENERATIONS);
         let CapacityRow { n_envs, n_steps, batch_size, steps_per_s, .. } = rows[best].clone();
         self.learner = self.shaped(source, splits, &settings, (n_envs, n_steps, Some(batch_size)))?;
         let shape = (n_envs, n_steps, Some(batch_size));
-        let (mut others, threads) = self.threads_of_generation(tuner, sink)?;
+        let (mut others, threads) = self.threads(tuner, None, sink, |bench, device, timer| {
+            bench.time(&*bench.learner, device, 1, timer, UNTIL[1])
+        })?;
         let mut own = Own { bench: self, source, splits, shape, settings: settings.clone() };
         let (found, at_once) = own.at_once(tuner, batch_size, sink)?;
         others.extend(found);
@@ -76,62 +66,11 @@ impl Bench<'_> {
         let steps = batch_size * n_envs * n_steps;
         let (found, members_at_once) = self.members(tuner, steps_per_s.unwrap_or(1.0), steps, sink)?;
         others.extend(found);
-        let recipe = TunedRecipe {
-            batch: batch_size,
-            precision: self.config().recipe.precision,
-            threads,
-            members_at_once,
-            noise_scale: None,
-            n_envs: Some(n_envs),
-            n_steps: Some(n_steps),
-            at_once,
-            pinned,
-            roots: None,
-            simulations: None,
-        };
-        let growth_bp = market.growth_bp;
-        let capacity = Capacity { timesteps, planted_growth_bp: growth_bp, target_growth_bp: REACH * growth_bp, rows };
-        let (rows, seen) = (Vec::new(), Vec::new());
-        Ok(Found { noise: None, rows, others, recipe, why, capacity: Some(capacity), search: None, seen })
-    }
-
-    /// Threads of the processor, where nobody chose.
-    fn threads_of_generation(&mut self, tuner: &Tuner<'_>, sink: Sink<'_>) -> Result<(Vec<TuneOther>, Option<usize>)> {
-        let Opened::Cpu { threads: all } = self.at.device else { return Ok((Vec::new(), None)) };
-        if self.settings.general.threads.is_some() || all == 1 {
-            return Ok((Vec::new(), None));
-        }
-        sink(Update { phase: "timing threads", done: 0, total: 0, unit: "" });
-        let mut counts: Vec<usize> = (0..).map(|i| 1 << i).take_while(|n| *n < all).collect();
-        counts.push(all);
-        let candidates: Vec<Candidate<usize>> =
-            counts.iter().map(|n| Candidate { label: n.to_string(), bytes: 0, config: *n }).collect();
-        let usual = counts.len() - 1;
-        let (rows, chosen) = others(tuner, "threads", &candidates, usual, usual, |threads, timer| {
-            self.time_generations(&*self.learner, Opened::Cpu { threads: *threads }, timer)
-        });
-        check_stop()?;
-        self.at.device = Opened::Cpu { threads: counts[chosen] };
-        Ok((rows, (counts[chosen] != all).then_some(counts[chosen])))
-    }
-
-    /// Times generations of one member.
-    fn time_generations(&self, learner: &dyn Learner, device: Opened, timer: &mut Timer<'_>) -> Result<()> {
-        if self.over(UNTIL[1]) {
-            return Err(late());
-        }
-        let endless: Box<dyn Learner> = learner.with(learner.configs().to_vec(), u32::MAX);
-        let at = DeviceBudget { device, budget: self.at.budget };
-        let mut pacer = Pacer::new(&*endless, &at, &self.plan.members[..1])?;
-        pacer.advance(1)?;
-        let clock = Instant::now();
-        pacer.advance(1)?;
-        let one = clock.elapsed().as_secs_f64();
-        let count = (ONE_RUN / one.max(1e-9)).clamp(1.0, 256.0) as u32;
-        timer.time(|| {
-            check_stop()?;
-            Ok(pacer.advance(count)? as f64)
-        })
+        let recipe = TunedRecipe::new(&self.config().recipe, members_at_once);
+        let (n_envs, n_steps) = (Some(n_envs), Some(n_steps));
+        let recipe = TunedRecipe { threads, n_envs, n_steps, at_once, pinned, ..recipe };
+        let capacity = Some(Capacity::new(timesteps, &market, rows));
+        Ok(Found { capacity, ..Found::new(recipe, why, others) })
     }
 }
 
@@ -157,7 +96,7 @@ impl Own<'_, '_> {
             given.into_iter().map(|(label, config)| Candidate { label, bytes: 0, config }).collect();
         let (rows, chosen) = others(tuner, what, &candidates, 0, 0, |settings, timer| {
             let learner = self.bench.shaped(self.source, self.splits, settings, self.shape)?;
-            self.bench.time_generations(&*learner, self.bench.at.device.clone(), timer)
+            self.bench.time(&*learner, &self.bench.at.device, 1, timer, UNTIL[1])
         });
         check_stop()?;
         self.settings = candidates[chosen].config.clone();
@@ -203,11 +142,8 @@ impl Own<'_, '_> {
 /// that leaves enough.
 fn choose(rows: &[CapacityRow]) -> Option<usize> {
     let open = || (0..rows.len()).filter(|at| rows[*at].steps_per_s.is_some() && rows[*at].updates >= GENERATIONS);
-    let soonest = open().filter_map(|at| rows[at].planted_s).fold(f64::INFINITY, f64::min);
-    if soonest.is_finite() {
-        return open().find(|at| rows[*at].planted_s.is_some_and(|s| s <= AS_SOON * soonest));
-    }
-    open().next_back().or_else(|| (0..rows.len()).find(|at| rows[*at].steps_per_s.is_some()))
+    let first = soonest(open().map(|at| (at, rows[at].planted_s))).first().copied();
+    first.or_else(|| open().next_back()).or_else(|| (0..rows.len()).find(|at| rows[*at].steps_per_s.is_some()))
 }
 
 /// Why this population, in a sentence.

@@ -114,8 +114,7 @@ impl TuneRun {
 
 /// Whether policies are evolved by a search, not trained by gradients.
 pub(crate) fn is_searched(settings: &Settings) -> bool {
-    settings.train.learner.kind().name() == "evolve"
-        && matches!(settings.evolve.algorithm, crate::EvolveAlgorithm::Search(_))
+    settings.train.learner.name() == "evolve" && matches!(settings.evolve.algorithm, crate::EvolveAlgorithm::Search(_))
 }
 
 /// Tunes, and keeps what it chose.

@@ -3,7 +3,7 @@
 use crate::train::{Ids, Source};
 use crate::{Settings, home};
 use compute::Opened;
-use compute::population::Precision;
+use compute::population::{Precision, Recipe};
 use files::Result;
 use machine::{CandidateRow, TunedEntry, load_entry, machine_key, save_entry, tuned_path};
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,25 @@ pub struct TunedRecipe {
     pub simulations: Option<usize>,
 }
 
+impl TunedRecipe {
+    /// Batch and precision of a recipe, and members at once; the rest is left open.
+    pub(super) fn new(recipe: &Recipe, members_at_once: Option<usize>) -> TunedRecipe {
+        TunedRecipe {
+            batch: recipe.batch,
+            precision: recipe.precision,
+            threads: None,
+            members_at_once,
+            noise_scale: None,
+            n_envs: None,
+            n_steps: None,
+            at_once: None,
+            pinned: false,
+            roots: None,
+            simulations: None,
+        }
+    }
+}
+
 /// A recipe, and when it was tuned.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Tuned {
@@ -75,7 +94,7 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
         "precision": precision,
         "device": device,
     });
-    format!("{} {words}", settings.train.learner.kind().task())
+    format!("{} {words}", settings.train.learner.info().task)
 }
 
 /// Whether settings leave everything open that is tuned together: what was tuned is taken whole or not at all.

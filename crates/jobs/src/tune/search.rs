@@ -9,18 +9,17 @@
 
 use super::TunedRecipe;
 use super::bench::{Bench, Found, nothing_fits};
-use super::capacity::{Arrival, PlantedMarket, REACH, market_settings};
+use super::capacity::{Arrival, Limits, PlantedMarket, market_settings, soonest};
 use crate::Settings;
 use crate::kinds::{SearchRule, search_timesteps};
 use crate::progress::{Sink, Update, check_stop};
 use crate::train::Source;
 use compute::Opened;
-use files::{Result, format_bytes, format_count, format_seconds};
+use files::{Result, format_count, format_seconds};
 use judge::split::Splits;
 use learn::{Learner, MemberKey};
 use machine::Tuner;
 use serde::Serialize;
-use std::time::Instant;
 
 /// The roots and the simulations of the table; a card has use for more roots.
 const ROOTS: [usize; 5] = [16, 32, 64, 128, 256];
@@ -30,12 +29,8 @@ const SIMULATIONS: [usize; 3] = [8, 16, 32];
 const BARS: usize = 6_000;
 /// Up to this share of the time pairs are tried; the rest is for members at once.
 const UNTIL: f64 = 0.9;
-/// Of a pair's time, what its clock of iterations may take; the rest is for the planted market.
-const TIMED: f64 = 0.3;
-/// A pair that takes so many times as long as the quickest, and this many seconds at least, is not waited for.
-const LOST: (f64, f64) = (2.0, 2.0);
-/// Of pairs that arrive within this part of the first the cheaper is taken: a clock is no sharper.
-const AS_SOON: f64 = 1.1;
+/// The planted market is waited for so many seconds at least.
+const LOST_S: f64 = 2.0;
 /// Fewer iterations in all timesteps are no training.
 const ITERATIONS_LEAST: usize = 16;
 
@@ -109,8 +104,7 @@ impl Bench<'_> {
         rows.sort_by_key(|row| (row.roots, row.simulations));
         let best = choose(&rows, by_rule).ok_or_else(|| nothing_fits(rows.iter().find_map(|row| row.note.clone())))?;
         rows[best].chosen = true;
-        let target = REACH * market.growth_bp;
-        let why = why(&rows, best, target);
+        let why = why(&rows, best, market.target_bp());
 
         let SearchCapacityRow { roots, simulations, n_steps, roots_per_s, .. } = rows[best].clone();
         self.learner = self.searcher(source, splits, &settings, roots, simulations)?;
@@ -121,24 +115,13 @@ impl Bench<'_> {
             scenarios,
             horizon,
             planted_growth_bp: market.growth_bp,
-            target_growth_bp: target,
+            target_growth_bp: market.target_bp(),
             rows,
         };
-        let recipe = TunedRecipe {
-            batch: self.config().recipe.batch,
-            precision: self.config().recipe.precision,
-            threads: None,
-            members_at_once,
-            noise_scale: None,
-            n_envs: Some(roots),
-            n_steps: Some(n_steps),
-            at_once: None,
-            pinned: false,
-            roots: Some(roots),
-            simulations: Some(simulations),
-        };
-        let (rows, seen) = (Vec::new(), Vec::new());
-        Ok(Found { noise: None, rows, others, recipe, why, capacity: None, search: Some(search), seen })
+        let recipe = TunedRecipe::new(&self.config().recipe, members_at_once);
+        let (n_envs, n_steps, simulations) = (Some(roots), Some(n_steps), Some(simulations));
+        let recipe = TunedRecipe { n_envs, n_steps, roots: n_envs, simulations, ..recipe };
+        Ok(Found { search: Some(search), ..Found::new(recipe, why, others) })
     }
 
     /// The learner that searches so many roots with so many simulations.
@@ -194,8 +177,7 @@ impl Table<'_, '_> {
         for (at, (roots, simulations)) in pairs.iter().enumerate() {
             let (done, total) = (at as u64, pairs.len() as u64);
             sink(Update { phase: "timing roots and simulations", done, total, unit: "" });
-            let left = UNTIL * self.bench.most.as_secs_f64() - self.bench.began.elapsed().as_secs_f64();
-            let share = left.max(0.0) / (pairs.len() - at) as f64;
+            let share = self.bench.share(UNTIL, pairs.len() - at);
             // A root costs about as much as its simulations.
             let rate = rows.iter().rev().find_map(|row| Some(row.roots_per_s? * row.simulations as f64));
             rows.push(self.row(*roots, *simulations, share, rate, &mut first)?);
@@ -215,85 +197,46 @@ impl Table<'_, '_> {
     ) -> Result<SearchCapacityRow> {
         let bench = self.bench;
         let learner = bench.searcher(self.source, self.splits, self.settings, roots, simulations)?;
-        let (n_steps, memory_bytes) = (SearchRule::steps(roots), bench.needs(&*learner, 1)?);
-        let searched = (roots * n_steps) as f64;
-        let mut row = SearchCapacityRow {
+        let (n_steps, timesteps) = (SearchRule::steps(roots), search_timesteps(self.settings));
+        let (searched, iterations) = ((roots * n_steps) as f64, timesteps.div_ceil(roots * n_steps));
+        // One iteration that warms up and one that counts.
+        let expected = rate.map_or(0.0, |rate| 2.0 * searched * simulations as f64 / rate);
+        let limits = Limits { share, expected, lost_s: LOST_S, units: "iterations", row: "pair" };
+        let timed = bench.time_shape(&*learner, &limits, first, |most, _| {
+            if iterations < ITERATIONS_LEAST {
+                let all = format_count(timesteps as u64);
+                return Ok(Arrival::Not(format!("only {iterations} iterations in {all} timesteps")));
+            }
+            let PlantedMarket { source, splits, .. } = self.market;
+            let learner = bench.searcher(source, splits, &market_settings(self.settings), roots, simulations)?;
+            let member = MemberKey { config: 0, fold: splits.folds.len() - 1, seed: 0 };
+            bench.race(&*learner, member, self.market.target_bp(), most, timesteps)
+        })?;
+        Ok(SearchCapacityRow {
             roots,
             simulations,
             n_steps,
-            iterations: search_timesteps(self.settings).div_ceil(roots * n_steps),
-            members_at_once: bench.group(&*learner)?.0,
-            memory_bytes,
-            roots_per_s: None,
-            simulations_per_s: None,
-            iteration_s: None,
-            planted_s: None,
+            iterations,
+            members_at_once: timed.members_at_once,
+            memory_bytes: timed.memory_bytes,
+            roots_per_s: timed.unit_s.map(|seconds| searched / seconds),
+            simulations_per_s: timed.unit_s.map(|seconds| searched * simulations as f64 / seconds),
+            iteration_s: timed.unit_s,
+            planted_s: timed.planted_s,
             chosen: false,
-            note: None,
-        };
-        let budget = bench.at.bytes(learner.problem())?;
-        if memory_bytes > budget {
-            let note = format!("needs {}, the memory budget is {}", format_bytes(memory_bytes), format_bytes(budget));
-            return Ok(SearchCapacityRow { members_at_once: 0, note: Some(note), ..row });
-        }
-        // One iteration that warms up and one that counts.
-        let expected = rate.map_or(0.0, |rate| 2.0 * searched * simulations as f64 / rate);
-        if expected > share {
-            row.note = Some(format!(
-                "left out: two iterations take about {}, and {} are left for this pair; a larger <budget> allows it",
-                format_seconds(expected),
-                format_seconds(share)
-            ));
-            return Ok(row);
-        }
-        let clock = Instant::now();
-        match bench.unit_time(&*learner, TIMED * share) {
-            Ok(seconds) => {
-                (row.iteration_s, row.roots_per_s) = (Some(seconds), Some(searched / seconds));
-                row.simulations_per_s = Some(searched * simulations as f64 / seconds);
-            }
-            Err(why) => return Ok(SearchCapacityRow { note: Some(why.to_string()), ..row }),
-        }
-        if row.iterations < ITERATIONS_LEAST {
-            let all = format_count(search_timesteps(self.settings) as u64);
-            row.note = Some(format!("only {} iterations in {all} timesteps", row.iterations));
-            return Ok(row);
-        }
-        let left = (share - clock.elapsed().as_secs_f64()).max(0.5 * (1.0 - TIMED) * share);
-        let most = first.map_or(left, |first| left.min((LOST.0 * first).max(LOST.1)));
-        let own = searching(&market_settings(self.settings), roots, simulations);
-        let PlantedMarket { source, splits, growth_bp } = self.market;
-        let learner = own.train.learner.kind().learner(source, splits, &own, &bench.at.device)?;
-        let member = MemberKey { config: 0, fold: splits.folds.len() - 1, seed: 0 };
-        match bench.race(&*learner, member, REACH * growth_bp, most, search_timesteps(self.settings)) {
-            Ok(Arrival::After(seconds)) => {
-                row.planted_s = Some(seconds);
-                *first = Some(first.map_or(seconds, |first| first.min(seconds)));
-            }
-            Ok(Arrival::Not(note)) => row.note = Some(note),
-            Err(why) => row.note = Some(why.to_string()),
-        }
-        Ok(row)
+            note: timed.note,
+        })
     }
-}
-
-/// Whether a pair can be taken: it was timed, and leaves iterations enough.
-fn is_open(row: &SearchCapacityRow) -> bool {
-    row.roots_per_s.is_some() && row.iterations >= ITERATIONS_LEAST
-}
-
-fn seconds(row: &SearchCapacityRow) -> f64 {
-    row.planted_s.unwrap_or(f64::INFINITY)
 }
 
 /// Of pairs that arrive first the one with the fewest simulations, then the fewest roots; where none arrives, the
 /// rule's, or else the one with the most simulations a second.
 fn choose(rows: &[SearchCapacityRow], [roots, simulations]: [usize; 2]) -> Option<usize> {
+    let is_open = |row: &SearchCapacityRow| row.roots_per_s.is_some() && row.iterations >= ITERATIONS_LEAST;
     let open = || (0..rows.len()).filter(|at| is_open(&rows[*at]));
-    let soonest = open().map(|at| seconds(&rows[at])).fold(f64::INFINITY, f64::min);
-    if soonest.is_finite() {
-        let near = open().filter(|at| seconds(&rows[*at]) <= AS_SOON * soonest);
-        return near.min_by_key(|at| (rows[*at].simulations, rows[*at].roots));
+    let near = soonest(open().map(|at| (at, rows[at].planted_s)));
+    if !near.is_empty() {
+        return near.into_iter().min_by_key(|at| (rows[*at].simulations, rows[*at].roots));
     }
     let by_rule = open().find(|at| (rows[*at].roots, rows[*at].simulations) == (roots, simulations));
     let rate = |at: &usize| rows[*at].simulations_per_s.unwrap_or(0.0);

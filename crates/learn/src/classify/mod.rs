@@ -90,7 +90,7 @@ impl Classify {
 
     /// The config whose net and recipe the members of a group share.
     fn shared(&self, members: &[MemberKey]) -> &Config {
-        &self.spec.configs[members.first().map_or(0, |key| self.alike(key.config))]
+        &self.spec.configs[self.group_config(members)]
     }
 
     fn population(

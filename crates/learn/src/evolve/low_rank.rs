@@ -15,10 +15,9 @@
 //! [`Strategy::ask`] makes whole individuals: it is what the fast pass (`low_rank_simd`) is held to.
 
 use super::fused_simd::add_weighted;
-use super::openai::Adam;
-use super::ranks::centred_ranks;
+use super::openai::OpenAi;
 use super::stack::{LANES, Line};
-use super::strategy::{Normals, SLICE, State, Strategy, restore_arrays};
+use super::strategy::{Normals, SLICE, State, Strategy};
 use compute::population::Optimiser;
 use rayon::prelude::*;
 
@@ -26,11 +25,7 @@ use rayon::prelude::*;
 #[derive(Debug, Clone)]
 pub struct LowRank {
     factors: Factors,
-    sigma: f32,
-    optimiser: Optimiser,
-    mean: Vec<f32>,
-    adam: Adam,
-    moved: f64,
+    whole: OpenAi,
 }
 
 impl LowRank {
@@ -43,18 +38,17 @@ impl LowRank {
     pub fn new(mean: Vec<f32>, layers: &[[usize; 2]], rank: usize, sigma: f32, optimiser: Optimiser) -> LowRank {
         let factors = Factors::new(layers, rank);
         assert_eq!(factors.parameters, mean.len(), "the layers of the middle");
-        let adam = Adam::new(mean.len());
-        LowRank { factors, sigma, optimiser, mean, adam, moved: 0.0 }
+        LowRank { factors, whole: OpenAi::new(mean, sigma, optimiser) }
     }
 }
 
 impl Strategy for LowRank {
     fn mean(&self) -> &[f32] {
-        &self.mean
+        self.whole.mean()
     }
 
     fn sides(&self) -> usize {
-        2
+        self.whole.sides()
     }
 
     fn numbers(&self) -> usize {
@@ -62,44 +56,34 @@ impl Strategy for LowRank {
     }
 
     fn factors(&self) -> Option<(&Factors, f32)> {
-        Some((&self.factors, self.sigma))
+        Some((&self.factors, self.whole.sigma))
     }
 
     fn ask(&self, side: f32, from: usize, z: &[f32], x: &mut [f32]) {
-        assert!(from == 0 && x.len() == self.mean.len(), "factors make whole individuals");
+        assert!(from == 0 && x.len() == self.mean().len(), "factors make whole individuals");
         self.factors.perturbation(z, x);
-        let by = side * self.sigma;
-        x.iter_mut().zip(&self.mean).for_each(|(x, mean)| *x = by.mul_add(*x, *mean));
+        let by = side * self.whole.sigma;
+        x.iter_mut().zip(self.mean()).for_each(|(x, mean)| *x = by.mul_add(*x, *mean));
     }
 
     fn tell(&mut self, fitness: &[f64], normals: &dyn Normals, rate: f32) {
-        let ranks = centred_ranks(fitness);
-        let weights: Vec<f32> = ranks.chunks_exact(2).map(|pair| (pair[0] - pair[1]) as f32).collect();
-        let mut gradient = vec![0.0; self.mean.len()];
-        self.factors.weighted_sums(normals, &weights, &mut gradient);
-        let scale = 1.0 / (fitness.len() as f32 * self.sigma);
-        gradient.iter_mut().for_each(|g| *g *= scale);
-        self.moved = self.adam.climb(&mut self.mean, &gradient, rate, &self.optimiser);
+        self.whole.climb(fitness, rate, |weights, sums| self.factors.weighted_sums(normals, weights, sums));
     }
 
     fn sigma(&self) -> f64 {
-        f64::from(self.sigma)
+        self.whole.sigma()
     }
 
     fn moved(&self) -> f64 {
-        self.moved
+        self.whole.moved()
     }
 
     fn state(&self) -> State {
-        let Adam { first, second, step } = &self.adam;
-        let arrays = vec![self.mean.clone(), first.clone(), second.clone()];
-        State { numbers: vec![f64::from(*step), self.moved], arrays }
+        self.whole.state()
     }
 
     fn restore(&mut self, state: &State) -> bool {
-        let [step, moved] = state.numbers[..] else { return false };
-        (self.adam.step, self.moved) = (step as u32, moved);
-        restore_arrays(state, &mut [&mut self.mean, &mut self.adam.first, &mut self.adam.second])
+        self.whole.restore(state)
     }
 }
 
@@ -337,7 +321,7 @@ mod tests {
         struct Whole<'a>(&'a LowRank, Counted);
         impl Normals for Whole<'_> {
             fn fill(&self, draw: u32, from: usize, out: &mut [f32]) {
-                let (mut z, mut e) = (vec![0.0; self.0.numbers()], vec![0.0; self.0.mean.len()]);
+                let (mut z, mut e) = (vec![0.0; self.0.numbers()], vec![0.0; self.0.mean().len()]);
                 self.1.fill(draw, 0, &mut z);
                 self.0.factors.perturbation(&z, &mut e);
                 out.copy_from_slice(&e[from..from + out.len()]);
@@ -348,13 +332,13 @@ mod tests {
             let whole = Whole(&search, normals);
             // More draws than a slice has, and one that does not count.
             let weights: Vec<f32> = (0..100).map(|i| if i == 7 { 0.0 } else { (i as f32 * 0.37).sin() }).collect();
-            let [mut wanted, mut found] = [vec![0.0; search.mean.len()], vec![0.0; search.mean.len()]];
+            let [mut wanted, mut found] = [vec![0.0; search.mean().len()], vec![0.0; search.mean().len()]];
             weighted_sums(&whole, &weights, &mut wanted, None);
             search.factors.weighted_sums(&normals, &weights, &mut found);
             for (at, (a, b)) in wanted.iter().zip(&found).enumerate() {
                 assert!((a - b).abs() < 1e-4, "{text}, rank {rank}, parameter {at}: {a} and {b}");
             }
-            let mut e = vec![0.0; search.mean.len()];
+            let mut e = vec![0.0; search.mean().len()];
             let squares: f64 = (0..400)
                 .map(|draw| {
                     whole.fill(draw, 0, &mut e);

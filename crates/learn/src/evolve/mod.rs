@@ -2,7 +2,7 @@
 //!
 //! A member is a search distribution: a middle, a deviation, counters. In a generation it is asked for individuals,
 //! each trades the same random spans of the member's training part, greedily and at cost, and the distribution is told
-//! how fit they were ([`Strategy`]). [`OpenAi`], its form of low rank [`LowRank`], [`SepCma`], [`Snes`] and [`Cem`] are
+//! how fit they were ([`Strategy`]). [`OpenAi`], its form of low rank [`LowRank`], [`SepCma`] and [`Separable`] are
 //! ways to do it. The middle is what is validated and deployed. A generation selects by fitness on training data alone,
 //! and the best generation is chosen on validation data.
 //!
@@ -27,7 +27,6 @@
 //! A card takes whole generations of some configs ([`cuda`]): from the same fitness they end where they end here, but
 //! their nets compute in bf16.
 
-mod cem;
 mod cuda;
 mod fitness;
 mod fused_simd;
@@ -38,7 +37,7 @@ mod pbt;
 mod ranks;
 mod rollout;
 mod sep_cma;
-mod snes;
+mod separable;
 mod stack;
 mod stack_simd;
 mod strategy;
@@ -47,25 +46,25 @@ mod tanh_simd;
 mod training;
 mod views;
 
-pub use cem::Cem;
 pub use fitness::Fitness;
 pub use low_rank::{Factors, LowRank};
 pub use openai::OpenAi;
 pub use pbt::Pbt;
 pub use ranks::{centred_ranks, mean_ranks, weights_by_rank};
 pub use sep_cma::SepCma;
-pub use snes::Snes;
+pub use separable::Separable;
 pub use strategy::{Counted, Normals, State, Strategy};
 
-use crate::ppo::{Actions, Folds};
+use crate::policies::{Folds, check_net, validate_every};
+use crate::ppo::Actions;
 use crate::scale::Scaler;
-use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
+use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, PolicySpec, Problem, Snapshot, Training};
 use compute::net::{Layout, Start, init_by};
 use compute::population::{Pace, Pins};
 use compute::{Opened, Tables};
 use features::Fold;
 use files::{Error, Kind, Result};
-use market::{EpisodeData, OBSERVED};
+use market::EpisodeData;
 use rollout::Worker;
 use stack::Stack;
 use std::sync::Arc;
@@ -82,9 +81,6 @@ pub fn has_kernels(device: &Opened, net: &compute::Net, hypers: &Hypers) -> bool
 pub fn pins_threads() -> bool {
     crate::os::PINS_THREADS
 }
-
-/// Validations of a member at most: all are kept, and the memory of a long training must not grow.
-const VALIDATIONS: u64 = 256;
 
 /// Rows of individuals that go through shared weights at once.
 const BATCH: usize = 64;
@@ -103,9 +99,9 @@ pub enum Algorithm {
     OpenAi,
     /// [`SepCma`].
     SepCma,
-    /// [`Snes`].
+    /// [`Separable::snes`].
     Snes,
-    /// [`Cem`].
+    /// [`Separable::cem`].
     Cem,
 }
 
@@ -177,22 +173,8 @@ impl Hypers {
     }
 }
 
-/// How policies evolve. What changes a bit is in here.
-#[derive(Clone)]
-pub struct Spec {
-    /// Sets of hyper-parameters, each with members of its own; at least one.
-    pub configs: Vec<Config>,
-    /// `[configs]` what evolution adds.
-    pub hypers: Vec<Hypers>,
-    /// `[configs]` generations of a member.
-    pub generations: Vec<u32>,
-    /// Members end after so many generations, on the schedule of all; none: they do all.
-    pub stop_after: Option<u32>,
-    /// A member ends after so many generations without a better score.
-    pub patience: u32,
-    /// Members of each fold.
-    pub seeds: u32,
-}
+/// How policies evolve.
+pub type Spec = PolicySpec<Hypers>;
 
 /// Evolved policies of a problem: the [`Learner`].
 #[derive(Clone)]
@@ -217,23 +199,14 @@ impl Evolve {
     /// Policies of these folds, whose samples are steps; `data` has a row for each id of the problem. What cannot be
     /// trained is refused.
     pub fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold], spec: Spec) -> Result<Evolve> {
-        assert_eq!(spec.configs.len(), spec.hypers.len(), "hyper-parameters for each config");
-        assert_eq!(spec.configs.len(), spec.generations.len(), "generations of each config");
-        let mut stacks = Vec::new();
-        for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
-            stacks.push(Arc::new(fitting(problem, config, hypers)?));
-        }
+        let stack = |(config, hypers)| fitting(problem, config, hypers).map(Arc::new);
+        let stacks = spec.each().map(stack).collect::<Result<_>>()?;
         Ok(Evolve { spec, folds: Arc::new(Folds::new(problem, data, folds)?), stacks, speed: Speed::default() })
     }
 
     /// The same at another speed.
     pub fn at_speed(self, speed: Speed) -> Evolve {
         Evolve { speed, ..self }
-    }
-
-    /// The config whose net, recipe and shape the members of a group share.
-    fn shared(&self, members: &[MemberKey]) -> usize {
-        members.first().map_or(0, |key| self.alike(key.config))
     }
 
     /// The distribution that a member begins with.
@@ -253,24 +226,21 @@ impl Evolve {
             }
             Algorithm::OpenAi => Box::new(OpenAi::new(mean, hypers.sigma, config.recipe.optimiser)),
             Algorithm::SepCma => Box::new(SepCma::new(mean, hypers.sigma, hypers.population as usize)),
-            Algorithm::Snes => Box::new(Snes::new(mean, hypers.sigma, hypers.population as usize)),
-            Algorithm::Cem => Box::new(Cem::new(mean, hypers.sigma, hypers.population as usize)),
+            Algorithm::Snes => Box::new(Separable::snes(mean, hypers.sigma, hypers.population as usize)),
+            Algorithm::Cem => Box::new(Separable::cem(mean, hypers.sigma, hypers.population as usize)),
         })
     }
 
     /// The learning rate of a generation, from 0.
     fn rate(&self, config: usize, generation: u32) -> f64 {
-        let (Config { rate, recipe, .. }, generations) = (&self.spec.configs[config], self.spec.generations[config]);
+        let (Config { rate, recipe, .. }, generations) = (&self.spec.configs[config], self.spec.units[config]);
         f64::from(*rate) * recipe.schedule.factor(generation + 1, generations)
     }
 
-    /// Generations between two validations: about a twentieth of the time goes into them, and there are at most
-    /// [`VALIDATIONS`] of them.
+    /// Generations between two validations: about a twentieth of the time goes into them.
     fn validate_every(&self, config: usize) -> u32 {
-        let generations = u64::from(self.units(config).max(1));
         let walked = 20 * ROW_COST * self.folds.walked();
-        let every = walked.div_ceil(self.spec.hypers[config].steps().max(1));
-        every.clamp(generations.div_ceil(VALIDATIONS), generations) as u32
+        validate_every(self.units(config), walked, self.spec.hypers[config].steps())
     }
 }
 
@@ -278,17 +248,8 @@ impl Evolve {
 fn fitting(problem: &Problem, config: &Config, hypers: &Hypers) -> Result<Stack> {
     let bad = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
     let net = &config.net;
-    let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
-    let tables: Vec<usize> = net.inputs.iter().filter(|i| !i.dense).map(|i| i.features).collect();
-    let columns: Vec<usize> = problem.inputs.iter().map(|input| input.columns.len()).collect();
-    if heads != [hypers.actions.outputs()] || tables != columns || net.extras() != OBSERVED {
-        let what = format!(
-            "the net `{net}` does not fit: an evolved policy reads {columns:?} features and {OBSERVED} numbers of its \
-             account, and ends in {} outputs",
-            hypers.actions.outputs()
-        );
-        return bad(what, "change <train.net>, as in 64t-64t");
-    }
+    let outputs = [hypers.actions.outputs()];
+    check_net(problem, net, &outputs, "an evolved policy", "change <train.net>, as in 64t-64t")?;
     let Ok(stack) = Stack::new(net) else {
         let what = format!("the net `{net}` is no plain stack of layers, and evolution has no other");
         return bad(what, "change <train.net>, as in 64t-64t");
@@ -327,13 +288,11 @@ impl Learner for Evolve {
     }
 
     fn extent(&self) -> Extent {
-        let Spec { patience, seeds, .. } = self.spec;
-        let units = (0..self.spec.configs.len()).map(|config| self.units(config)).max().unwrap_or(0);
-        Extent { folds: self.folds.train.len(), seeds, units, patience }
+        self.spec.extent(self.folds.train.len())
     }
 
     fn units(&self, config: usize) -> u32 {
-        self.spec.generations[config].min(self.spec.stop_after.unwrap_or(u32::MAX))
+        self.spec.units_of(config)
     }
 
     fn scalers(&self) -> &[Scaler] {
@@ -341,32 +300,16 @@ impl Learner for Evolve {
     }
 
     fn alike(&self, config: usize) -> usize {
-        let Spec { configs, hypers, generations, .. } = &self.spec;
-        let shape = |at: usize| {
-            let Hypers { algorithm, rank, n_envs, n_steps, population, actions, .. } = hypers[at];
-            (algorithm, rank, n_envs, n_steps, population, actions, generations[at])
-        };
-        let same = |c: &usize| {
-            configs[*c].net == configs[config].net
-                && configs[*c].recipe == configs[config].recipe
-                && shape(*c) == shape(config)
-        };
-        (0..config).find(same).unwrap_or(config)
+        self.spec.alike(config, |own| (own.algorithm, own.rank, own.n_envs, own.n_steps, own.population, own.actions))
     }
 
     fn with(&self, configs: Vec<Config>, generations: u32) -> Box<dyn Learner> {
-        // The same configs with another batch, say, keep what else they have; others are like the first. The batch of a
-        // recipe is the population.
-        let all = match configs.len() == self.spec.configs.len() {
-            true => self.spec.hypers.clone(),
-            false => vec![self.spec.hypers[0]; configs.len()],
-        };
-        let population =
-            |(hypers, config): (Hypers, &Config)| Hypers { population: config.recipe.batch as u32, ..hypers };
-        let hypers: Vec<Hypers> = all.into_iter().zip(&configs).map(population).collect();
+        let mut spec = self.spec.with(configs, generations);
+        // The batch of a recipe is the population.
+        let populations = spec.configs.iter().map(|config| config.recipe.batch as u32);
+        spec.hypers.iter_mut().zip(populations).for_each(|(own, population)| own.population = population);
         let stack = |config: &Config| Stack::new(&config.net).map_or_else(|_| Arc::clone(&self.stacks[0]), Arc::new);
-        let stacks = configs.iter().map(stack).collect();
-        let spec = Spec { generations: vec![generations; configs.len()], configs, hypers, ..self.spec.clone() };
+        let stacks = spec.configs.iter().map(stack).collect();
         Box::new(Evolve { spec, folds: Arc::clone(&self.folds), stacks, speed: self.speed })
     }
 
@@ -375,7 +318,7 @@ impl Learner for Evolve {
     }
 
     fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {
-        let kind = self.shared(members);
+        let kind = self.group_config(members);
         if let Opened::Cuda(context) = device
             && let Some(shape) = cuda::fits(context, self, kind)
         {

@@ -12,7 +12,7 @@ use compute::population::Optimiser;
 /// A normal distribution of one deviation, whose middle moves by Adam.
 #[derive(Debug, Clone)]
 pub struct OpenAi {
-    sigma: f32,
+    pub(super) sigma: f32,
     optimiser: Optimiser,
     mean: Vec<f32>,
     adam: Adam,
@@ -24,6 +24,17 @@ impl OpenAi {
     pub fn new(mean: Vec<f32>, sigma: f32, optimiser: Optimiser) -> OpenAi {
         let adam = Adam::new(mean.len());
         OpenAi { sigma, optimiser, mean, adam, moved: 0.0 }
+    }
+
+    /// Moves the middle along the gradient; `sum` writes, for each parameter, the weighted sum over draws.
+    pub(super) fn climb(&mut self, fitness: &[f64], rate: f32, sum: impl FnOnce(&[f32], &mut [f32])) {
+        let ranks = centred_ranks(fitness);
+        let weights: Vec<f32> = ranks.chunks_exact(2).map(|pair| (pair[0] - pair[1]) as f32).collect();
+        let mut gradient = vec![0.0; self.mean.len()];
+        sum(&weights, &mut gradient);
+        let scale = 1.0 / (fitness.len() as f32 * self.sigma);
+        gradient.iter_mut().for_each(|g| *g *= scale);
+        self.moved = self.adam.climb(&mut self.mean, &gradient, rate, &self.optimiser);
     }
 }
 
@@ -41,13 +52,7 @@ impl Strategy for OpenAi {
     }
 
     fn tell(&mut self, fitness: &[f64], normals: &dyn Normals, rate: f32) {
-        let ranks = centred_ranks(fitness);
-        let weights: Vec<f32> = ranks.chunks_exact(2).map(|pair| (pair[0] - pair[1]) as f32).collect();
-        let mut gradient = vec![0.0; self.mean.len()];
-        weighted_sums(normals, &weights, &mut gradient, None);
-        let scale = 1.0 / (fitness.len() as f32 * self.sigma);
-        gradient.iter_mut().for_each(|g| *g *= scale);
-        self.moved = self.adam.climb(&mut self.mean, &gradient, rate, &self.optimiser);
+        self.climb(fitness, rate, |weights, sums| weighted_sums(normals, weights, sums, None));
     }
 
     fn sigma(&self) -> f64 {
@@ -74,19 +79,19 @@ impl Strategy for OpenAi {
 /// Adam (Kingma and Ba 2015, <https://arxiv.org/abs/1412.6980>) uphill, with weight decay beside the gradient
 /// (Loshchilov and Hutter 2019, <https://arxiv.org/abs/1711.05101>).
 #[derive(Debug, Clone)]
-pub(super) struct Adam {
-    pub(super) first: Vec<f32>,
-    pub(super) second: Vec<f32>,
-    pub(super) step: u32,
+struct Adam {
+    first: Vec<f32>,
+    second: Vec<f32>,
+    step: u32,
 }
 
 impl Adam {
-    pub(super) fn new(parameters: usize) -> Adam {
+    fn new(parameters: usize) -> Adam {
         Adam { first: vec![0.0; parameters], second: vec![0.0; parameters], step: 0 }
     }
 
     /// Moves `x` along a gradient; how far.
-    pub(super) fn climb(&mut self, x: &mut [f32], gradient: &[f32], rate: f32, by: &Optimiser) -> f64 {
+    fn climb(&mut self, x: &mut [f32], gradient: &[f32], rate: f32, by: &Optimiser) -> f64 {
         let Optimiser { beta1, beta2, eps, decay, .. } = *by;
         self.step += 1;
         let left = |beta: f32| (1.0 - f64::from(beta).powi(self.step as i32)) as f32;

@@ -6,7 +6,7 @@ use super::stack::{Line, Stack, ZEROS};
 use super::strategy::{Counted, Drawn, KeptDraw, State, Strategy};
 use super::views::{Places, Sources, Views};
 use super::{Evolve, Fitness, Hypers};
-use crate::ppo::{Walker, mean_growth, walk_pieces};
+use crate::ppo::{Walker, walk_pieces};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Problem, Progress, Score, Snapshot, Training};
 use compute::population::{Pace, Pins, Scale};
 use compute::{Budget, Choice, Error, Opened, Result, Tables};
@@ -97,7 +97,7 @@ impl EvolveTraining {
         given: &Arc<Tables>,
         keys: &[MemberKey],
     ) -> Result<EvolveTraining> {
-        let kind = evolve.shared(keys);
+        let kind = evolve.group_config(keys);
         let (stack, hypers) = (Arc::clone(&evolve.stacks[kind]), &evolve.spec.hypers[kind]);
         let count = threads(&at.device).max(1);
         let mut builder = ThreadPoolBuilder::new().num_threads(count);
@@ -119,7 +119,7 @@ impl EvolveTraining {
             Ok(Member {
                 key: *key,
                 search: evolve.begin_search(*key)?,
-                scales: evolve.folds.scales(&evolve.spec.configs[kind].net, key.fold),
+                scales: evolve.folds.scalers[key.fold].scales_of(&evolve.spec.configs[kind].net),
                 base: vec![ZEROS; hypers.factors(&stack).map_or(0, |factors| factors.base_lines)],
                 spans: Spans::default(),
                 views: Views::default(),
@@ -422,8 +422,7 @@ impl Training for EvolveTraining {
                 actions: self.evolve.spec.hypers[self.kind].actions,
             };
             let walked = self.threads.install(|| walk_pieces(walker, &folds.data, &folds.valid[fold]))?;
-            // Where everything is training there is nothing to select by.
-            let (growth, error) = if folds.is_validated[fold] { mean_growth(&walked) } else { (f64::NAN, f64::NAN) };
+            let (growth, error) = folds.growth(fold, &walked);
             member.due = false;
             let Seen { best, mean, rate } = member.seen;
             // Growth in basis points; a Sharpe ratio as it is.
@@ -543,10 +542,7 @@ impl Kept {
 
 /// A snapshot from its bytes: the middle of the distribution is its first array.
 pub(super) fn read_snapshot(evolve: &Evolve, bytes: &[u8]) -> Result<Snapshot> {
-    let id = u32::from_le_bytes(bytes.get(..4).ok_or_else(not_ours)?.try_into().expect("four bytes"));
-    let mut configs = 0..evolve.spec.configs.len();
-    let of = |config: &usize| MemberKey { config: config + 1, fold: 0, seed: 0 }.id() > id;
-    let stack = &evolve.stacks[configs.find(of).ok_or_else(not_ours)?];
+    let stack = &evolve.stacks[evolve.spec.config_of(bytes).ok_or_else(not_ours)?.0];
     let kept = Kept::read(bytes, stack.parameters)?;
     let middle = kept.state.arrays.first().ok_or_else(not_ours)?;
     Ok(Snapshot { id: kept.id, weights: stack.scatter(middle), bytes: bytes.to_vec() })
@@ -582,8 +578,7 @@ mod tests {
             let net: compute::Net =
                 format!("row:{FEATURES} + account:dense8 / 64t-20t / policy:{outputs}").parse().unwrap();
             let configs = vec![Config { net: net.clone(), recipe, rate: 0.03 }];
-            let (own, generations) = (vec![hypers], vec![4]);
-            let spec = Spec { configs, hypers: own, generations, stop_after: None, patience: 4, seeds: 1 };
+            let spec = Spec { configs, hypers: vec![hypers], units: vec![4], stop_after: None, patience: 4, seeds: 1 };
             let evolve = Evolve::new(&problem, &data, &folds, spec).unwrap();
             let at = DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() };
             let tables = problem.tables(&at.device, at.budget).unwrap();
@@ -593,7 +588,7 @@ mod tests {
             let found = training.last_fitness(0);
 
             let (search, stack) = (evolve.begin_search(key).unwrap(), &evolve.stacks[0]);
-            let scales = evolve.folds.scales(&net, 0);
+            let scales = evolve.folds.scalers[0].scales_of(&net);
             let mut spans = Spans::default();
             spans.draw(&data, &evolve.folds.train[0], &hypers, SEED, [key.id(), 0]);
             let normals = Counted { seed: SEED, member: key.id(), generation: 0, parameters: stack.parameters };

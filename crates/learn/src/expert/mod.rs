@@ -26,13 +26,14 @@ pub use model::{FoldMarket, Trend};
 pub use policy::{SearchFold, SearchPolicy, SearchRows};
 pub use search::{Comparison, Forecast, ModelKind, ModelRule};
 
-use crate::ppo::{Actions, Folds};
+use crate::policies::{Folds, member_setups, validate_every};
+use crate::ppo::Actions;
 use crate::scale::Scaler;
-use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
+use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, PolicySpec, Problem, Snapshot, Training};
 use compute::net::Start;
 use compute::nets::{MemberSetup, Nets, Setup};
 use compute::population::{Pace, Pins, Rule};
-use compute::{Choice, Net, Opened, Tables};
+use compute::{Choice, Opened, Tables};
 use features::Fold;
 use files::{Error, Kind, Result};
 use market::{EpisodeData, OBSERVED};
@@ -44,8 +45,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use training::ExpertTraining;
 
-/// Validations of a member at most: all are kept, and the memory of a long training must not grow.
-const VALIDATIONS: u64 = 256;
 /// Roots that go to a card at once, at most; more go in several goes.
 const AT_ONCE: usize = 1 << 14;
 /// A validation searches at most as many roots as this many iterations.
@@ -123,18 +122,8 @@ impl Hypers {
 /// How experts are trained. What changes a bit is in here.
 #[derive(Clone)]
 pub struct Spec {
-    /// Sets of hyper-parameters, each with members of its own; at least one.
-    pub configs: Vec<Config>,
-    /// `[configs]` what expert iteration adds.
-    pub hypers: Vec<Hypers>,
-    /// `[configs]` iterations of a member.
-    pub iterations: Vec<u32>,
-    /// Members end after so many iterations, on the schedule of all; none: they do all.
-    pub stop_after: Option<u32>,
-    /// A member ends after so many iterations without a better score.
-    pub patience: u32,
-    /// Members of each fold.
-    pub seeds: u32,
+    /// As every policy.
+    pub policies: PolicySpec<Hypers>,
     /// What a reward one bar later is worth.
     pub gamma: f32,
     /// What is believed of trends.
@@ -146,7 +135,10 @@ pub struct Spec {
 /// Experts of a problem: the [`Learner`].
 #[derive(Clone)]
 pub struct Expert {
-    spec: Spec,
+    spec: PolicySpec<Hypers>,
+    gamma: f32,
+    trend: Trend,
+    model: ModelRule,
     folds: Arc<Folds>,
     /// Those of the folds, with the columns of an inverted trend negated.
     scalers: Arc<Vec<Scaler>>,
@@ -162,10 +154,9 @@ impl Expert {
     /// Experts of these folds, whose samples are steps; `data` has a row for each id of the problem. What cannot be
     /// trained is refused.
     pub fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold], spec: Spec) -> Result<Expert> {
-        assert_eq!(spec.configs.len(), spec.hypers.len(), "hyper-parameters for each config");
-        assert_eq!(spec.configs.len(), spec.iterations.len(), "iterations of each config");
+        let Spec { policies: spec, gamma, trend, model } = spec;
         let usage = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
-        for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
+        for (config, hypers) in spec.each() {
             let net = &config.net;
             let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
             let columns: Vec<usize> = problem.inputs.iter().map(|input| input.columns.len()).collect();
@@ -183,7 +174,7 @@ impl Expert {
             }
         }
         let folds = Folds::new(problem, data, folds)?;
-        let scalers = folds.scalers.iter().map(|scaler| negated(scaler, &spec.trend)).collect();
+        let scalers = folds.scalers.iter().map(|scaler| negated(scaler, &trend)).collect();
         let markets = folds.train.iter().map(|_| Mutex::default()).collect();
         Ok(Expert {
             clocks: Arc::new(clocks(problem)),
@@ -192,6 +183,9 @@ impl Expert {
             markets: Arc::new(markets),
             folds: Arc::new(folds),
             spec,
+            gamma,
+            trend,
+            model,
         })
     }
 
@@ -211,17 +205,12 @@ impl Expert {
             data: &self.folds.data,
             stretches: &self.folds.train[fold],
             clocks: &self.clocks,
-            model: self.spec.model,
+            model: self.model,
             horizon: self.horizon,
         };
-        let market = Arc::new(FoldMarket::fit(&part, self.spec.gamma, &self.spec.trend)?);
+        let market = Arc::new(FoldMarket::fit(&part, self.gamma, &self.trend)?);
         *own = Some(Arc::clone(&market));
         Ok(market)
-    }
-
-    /// The config whose net, recipe and shape the members of a group share.
-    fn shared(&self, members: &[MemberKey]) -> usize {
-        members.first().map_or(0, |key| self.alike(key.config))
     }
 
     fn setup(&self, kind: usize) -> Setup {
@@ -236,14 +225,7 @@ impl Expert {
     }
 
     fn member_setups(&self, kind: usize, members: &[MemberKey]) -> Vec<MemberSetup> {
-        let net = &self.spec.configs[kind].net;
-        members.iter().map(|key| MemberSetup { id: key.id(), scales: self.scales(net, key.fold) }).collect()
-    }
-
-    /// How a fold's inputs of a net are scaled; what an account is shown has fixed units.
-    fn scales(&self, net: &Net, fold: usize) -> Vec<Option<compute::population::Scale>> {
-        let mut own = self.scalers[fold].scales.iter().cloned();
-        net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
+        member_setups(&self.scalers, &self.spec.configs[kind].net, members)
     }
 
     /// The pieces of a fold's validation that are walked: all, or as many as a few iterations search roots, evenly
@@ -261,13 +243,10 @@ impl Expert {
         (self.spec.hypers[kind].n_envs as usize * members.len()).clamp(1, AT_ONCE)
     }
 
-    /// Iterations between two validations: about a fifth of the time goes into them, and there are at most
-    /// [`VALIDATIONS`] of them.
+    /// Iterations between two validations: about a fifth of the time goes into them.
     fn validate_every(&self, kind: usize) -> u32 {
         let rows = self.spec.hypers[kind].rows();
-        let walked = self.folds.walked().min(WALKED * rows);
-        let iterations = u64::from(self.units(kind).max(1));
-        (4 * walked).div_ceil(rows.max(1)).clamp(iterations.div_ceil(VALIDATIONS), iterations) as u32
+        validate_every(self.units(kind), 4 * self.folds.walked().min(WALKED * rows), rows)
     }
 }
 
@@ -326,13 +305,11 @@ impl Learner for Expert {
     }
 
     fn extent(&self) -> Extent {
-        let Spec { patience, seeds, .. } = self.spec;
-        let units = (0..self.spec.configs.len()).map(|config| self.units(config)).max().unwrap_or(0);
-        Extent { folds: self.folds.train.len(), seeds, units, patience }
+        self.spec.extent(self.folds.train.len())
     }
 
     fn units(&self, config: usize) -> u32 {
-        self.spec.iterations[config].min(self.spec.stop_after.unwrap_or(u32::MAX))
+        self.spec.units_of(config)
     }
 
     fn scalers(&self) -> &[Scaler] {
@@ -340,24 +317,11 @@ impl Learner for Expert {
     }
 
     fn alike(&self, config: usize) -> usize {
-        let Spec { configs, hypers, iterations, .. } = &self.spec;
-        let same = |c: &usize| {
-            configs[*c].net == configs[config].net
-                && configs[*c].recipe == configs[config].recipe
-                && hypers[*c] == hypers[config]
-                && iterations[*c] == iterations[config]
-        };
-        (0..config).find(same).unwrap_or(config)
+        self.spec.alike(config, |own| *own)
     }
 
     fn with(&self, configs: Vec<Config>, iterations: u32) -> Box<dyn Learner> {
-        // The same configs with another batch, say, keep what else they have; others are like the first.
-        let hypers = match configs.len() == self.spec.configs.len() {
-            true => self.spec.hypers.clone(),
-            false => vec![self.spec.hypers[0]; configs.len()],
-        };
-        let iterations = vec![iterations; configs.len()];
-        Box::new(Expert { spec: Spec { configs, hypers, iterations, ..self.spec.clone() }, ..self.clone() })
+        Box::new(Expert { spec: self.spec.with(configs, iterations), ..self.clone() })
     }
 
     fn samples(&self, member: MemberKey) -> u64 {
@@ -365,7 +329,7 @@ impl Learner for Expert {
     }
 
     fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {
-        let kind = self.shared(members);
+        let kind = self.group_config(members);
         let (config, hypers) = (&self.spec.configs[kind], &self.spec.hypers[kind]);
         let nets = Nets::need(device, &config.net, &self.setup(kind), &self.member_setups(kind, members))?;
         // The market of every fold that has a member.
@@ -406,7 +370,7 @@ impl Learner for Expert {
     }
 
     fn read_snapshot(&self, bytes: &[u8]) -> compute::Result<Snapshot> {
-        training::read_snapshot(self, bytes)
+        self.spec.read_snapshot(bytes, training::HEAD, "the snapshot of an expert is not of this run")
     }
 }
 

@@ -5,6 +5,7 @@
 //! reads them. The newest [`MOST`] are kept. As bytes it goes into a model's folder, so that a searcher needs no
 //! training data.
 
+use account::Bar;
 use compute::population::Scale;
 use compute::{Error, Result};
 use features::Input;
@@ -18,7 +19,7 @@ use std::ops::Range;
 /// Rows that a model keeps, at most.
 const MOST: usize = 1 << 16;
 /// Numbers of a bar.
-const BAR: usize = size_of::<account::Bar>() / 8;
+const BAR: usize = Bar::NUMBERS;
 /// What a file of a model begins with.
 const MAGIC: &[u8; 8] = b"FBMARKT2";
 /// Short, flat and long.
@@ -218,7 +219,7 @@ impl FoldMarket {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         for (row, observation) in rows.all().iter().zip(rows.observations().chunks_exact(rows.features())) {
-            bar_numbers(&row.bar).iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+            row.bar.numbers().iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
             row.time.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
             bytes.extend_from_slice(&(row.clock << 1 | u32::from(row.continues)).to_le_bytes());
             observation.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
@@ -263,14 +264,12 @@ impl FoldMarket {
         }
         let (mut observations, mut all) = (Vec::with_capacity(rows * features), Vec::with_capacity(rows));
         for own in bytes[head..table].chunks_exact(each) {
-            let numbers: Vec<f64> = own[..BAR * 8]
-                .chunks_exact(8)
-                .map(|x| f64::from_le_bytes(x.try_into().expect("eight bytes")))
-                .collect();
-            let rest = &own[BAR * 8..];
+            let (numbers, rest) = own.split_at(BAR * 8);
+            let number = |at: usize| f64::from_le_bytes(numbers[8 * at..8 * at + 8].try_into().expect("eight bytes"));
+            let bar = Bar::from_numbers(&std::array::from_fn(number));
             let stamp = word(rest, 8)?;
             let time = [f32::from_bits(word(rest, 0)?), f32::from_bits(word(rest, 4)?)];
-            all.push(TrainingRow { bar: bar_of(&numbers), time, clock: stamp >> 1, continues: stamp & 1 == 1 });
+            all.push(TrainingRow { bar, time, clock: stamp >> 1, continues: stamp & 1 == 1 });
             let floats = rest[12..].chunks_exact(4);
             observations.extend(floats.map(|x| f32::from_le_bytes(x.try_into().expect("four bytes"))));
         }
@@ -365,79 +364,6 @@ fn account_shown(params: &account::Params, bar: &account::Bar, observed: &[f32])
 
 /// A position that is as good as none.
 const TINY: f64 = 1e-6;
-
-fn bar_numbers(bar: &account::Bar) -> [f64; BAR] {
-    let account::Bar {
-        open,
-        high,
-        low,
-        close,
-        fx_open,
-        fx_close,
-        tradable,
-        split,
-        dividend,
-        funding_open,
-        funding_inside,
-        swap_open,
-        swap_inside,
-        borrow_open,
-        borrow_inside,
-        close_out,
-        sigma,
-        volume,
-        half_spread,
-        flat_next,
-    } = *bar;
-    [
-        open,
-        high,
-        low,
-        close,
-        fx_open,
-        fx_close,
-        tradable,
-        split,
-        dividend,
-        funding_open,
-        funding_inside,
-        swap_open,
-        swap_inside,
-        borrow_open,
-        borrow_inside,
-        close_out,
-        sigma,
-        volume,
-        half_spread,
-        flat_next,
-    ]
-}
-
-fn bar_of(numbers: &[f64]) -> account::Bar {
-    let n: &[f64; BAR] = numbers.try_into().expect("a bar");
-    account::Bar {
-        open: n[0],
-        high: n[1],
-        low: n[2],
-        close: n[3],
-        fx_open: n[4],
-        fx_close: n[5],
-        tradable: n[6],
-        split: n[7],
-        dividend: n[8],
-        funding_open: n[9],
-        funding_inside: n[10],
-        swap_open: n[11],
-        swap_inside: n[12],
-        borrow_open: n[13],
-        borrow_inside: n[14],
-        close_out: n[15],
-        sigma: n[16],
-        volume: n[17],
-        half_spread: n[18],
-        flat_next: n[19],
-    }
-}
 
 /// The market as a search plays through it; what a trend adds is believed at the root alone.
 impl World for FoldMarket {

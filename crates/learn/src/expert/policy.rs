@@ -9,13 +9,13 @@ use super::card::CardSearch;
 use super::evaluator::UnitEvaluator;
 use super::model::{ACTIONS, FoldMarket, observation};
 use super::training::searched;
-use crate::ppo::{Deciders, FoldPolicy, preferred, seen_alone};
+use crate::ppo::{Deciders, Deciding, FoldPolicy, preferred};
 use crate::{Problem, failed};
 use account::Action;
 use compute::Opened;
 use compute::population::Scale;
 use files::Result;
-use market::{EpisodeData, Needs, OBSERVED, Policy, View};
+use market::{EpisodeData, Needs, Policy, View};
 use search::{InfoSet, Root, Search};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,14 +35,9 @@ pub struct SearchPolicy {
     problem: Arc<Problem>,
     data: Arc<EpisodeData>,
     folds: Vec<SearchFold>,
-    /// `[rows]` the fold that decides; none where nobody does.
-    fold_of: Vec<Option<u16>>,
+    deciding: Deciding,
     /// `[rows]` the name of a row in random numbers: the same bar has the same, wherever its row lies.
     counters: Vec<u64>,
-    /// The largest position of a row, as a share of equity.
-    share: f64,
-    /// `[slots][folds]` who decides for each slot; where it is empty, all members of a fold for all slots.
-    lanes: Vec<Vec<Deciders>>,
     /// `[folds]` none where nobody searches.
     searches: Vec<Option<FoldSearch>>,
 }
@@ -88,20 +83,21 @@ impl SearchPolicy {
     ) -> Result<SearchPolicy> {
         let searches = folds.iter().map(|fold| FoldSearch::new(fold, device)).collect::<compute::Result<_>>();
         let SearchRows { problem, data, fold_of, counters, share } = rows;
-        Ok(SearchPolicy { problem, data, folds, fold_of, counters, share, lanes, searches: searches.map_err(failed)? })
+        let deciding = Deciding { fold_of, share, lanes };
+        Ok(SearchPolicy { problem, data, folds, deciding, counters, searches: searches.map_err(failed)? })
     }
 
     /// Targets of places of a view that one fold decides on.
     fn decide(&self, fold: usize, places: &[usize], view: &View<'_>) -> Result<Vec<f64>> {
         let own = &self.folds[fold];
-        let deciders = |at: usize| self.lanes.get(view.slots[at] as usize).map(|lane| &lane[fold]);
+        let deciders = |at: usize| self.deciding.deciders(view.slots[at], fold);
         let flat = |at: &usize| deciders(*at).map_or(own.policy.flat, |own| own.flat) as f32;
         let mut votes: Vec<[f32; ACTIONS]> = places.iter().map(|at| [0.0, flat(at), 0.0]).collect();
         let scales: Vec<Scale> = own.policy.scales.iter().flatten().cloned().collect();
         if let (Some(market), Some(search)) = (&own.market, &self.searches[fold]) {
             let root = |at: usize| {
                 let row = view.rows[at];
-                let observed = seen_alone(&view.observed[at * OBSERVED..(at + 1) * OBSERVED], self.share);
+                let observed = self.deciding.seen_alone(view, at);
                 let mut shown = Vec::new();
                 observation(&self.problem.inputs, &scales, row, &mut shown);
                 let known = market.root(&self.data, row, shown, &observed, 0..0);
@@ -174,18 +170,6 @@ impl Policy for SearchPolicy {
     }
 
     fn act(&self, view: &View<'_>, _: &mut [f64], actions: &mut [Action]) -> Result<()> {
-        actions.fill(Action::target(f64::NAN));
-        let fold_of = |at: usize| self.fold_of.get(view.rows[at] as usize).copied().flatten();
-        let mut folds: Vec<u16> = (0..view.rows.len()).filter_map(fold_of).collect();
-        folds.sort_unstable();
-        folds.dedup();
-        for fold in folds {
-            let places: Vec<usize> = (0..view.rows.len()).filter(|at| fold_of(*at) == Some(fold)).collect();
-            let targets = self.decide(usize::from(fold), &places, view)?;
-            for (at, target) in places.iter().zip(targets) {
-                actions[*at] = Action::target(target * self.share);
-            }
-        }
-        Ok(())
+        self.deciding.act(view, usize::MAX, actions, |fold, places| self.decide(fold, places, view))
     }
 }

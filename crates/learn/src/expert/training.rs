@@ -6,7 +6,7 @@ use super::model::{ACTIONS, FoldMarket, observation};
 use super::replay::{Descent, Epoch, Replay, Sums, Target, TargetLoss};
 use super::returns::Course;
 use super::{DISCRETE, Expert, Hypers, processor, threads_of};
-use crate::ppo::{Walk, Walker, mean_growth, walk_pieces};
+use crate::ppo::{Walk, Walker, walk_pieces};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Problem, Progress, Score, Snapshot, Training};
 use compute::nets::{Hyper, Nets};
 use compute::population::{Optimiser, Pins, Precision, Scale};
@@ -105,7 +105,7 @@ impl ExpertTraining {
         keys: &[MemberKey],
         pins: &Pins,
     ) -> Result<ExpertTraining> {
-        let kind = expert.shared(keys);
+        let kind = expert.group_config(keys);
         let (config, hypers) = (&expert.spec.configs[kind], expert.spec.hypers[kind]);
         let cpu = processor(&at.device)?;
         let count = threads_of(&cpu);
@@ -260,8 +260,7 @@ impl ExpertTraining {
     fn learn(&mut self) -> Result<()> {
         let Hypers { n_epochs, vf_coef, .. } = self.hypers();
         let config = &self.expert.spec.configs[self.kind];
-        let (seed, batch, iterations) =
-            (config.recipe.seed, config.recipe.batch, self.expert.spec.iterations[self.kind]);
+        let (seed, batch, iterations) = (config.recipe.seed, config.recipe.batch, self.expert.spec.units[self.kind]);
         let hyper = |member: &Member| {
             let own = &self.expert.spec.configs[member.key.config];
             let rate = f64::from(own.rate) * own.recipe.schedule.factor(member.unit + 1, iterations);
@@ -469,7 +468,7 @@ impl Rollout {
     /// What a net can learn from all steps.
     fn finish(mut self, expert: &Expert, member: &mut Member, evaluator: &mut UnitEvaluator) -> Result<Vec<Target>> {
         let Hypers { n_envs, search: shape, realised, .. } = self.hypers;
-        let (n, unit, gamma) = (n_envs as usize, member.market.unit, expert.spec.gamma);
+        let (n, unit, gamma) = (n_envs as usize, member.market.unit, expert.gamma);
         let view = member.environment.view();
         let last = view.rows.iter().zip(view.observed.chunks_exact(OBSERVED));
         self.asked.extend(last.map(|(row, observed)| (*row, observed.try_into().expect("an observation"))));
@@ -618,15 +617,11 @@ impl Training for ExpertTraining {
         }
         // Where everything is training there is nothing to select by.
         let is_validated = |own: &Self, at: usize| own.expert.folds.is_validated[own.members[at].key.fold];
-        let counted = |validated: bool, walked: &[(f64, usize)]| match validated {
-            true => mean_growth(walked),
-            false => (f64::NAN, f64::NAN),
-        };
         let selecting: Vec<(usize, Vec<f32>, Vec<Range<u32>>)> =
             due.iter().filter(|(at, ..)| is_validated(self, *at)).cloned().collect();
         let mut walked = self.walk_with_search(&selecting)?.into_iter();
         for (at, params, pieces) in due {
-            let validated = is_validated(self, at);
+            let (validated, fold) = (is_validated(self, at), self.members[at].key.fold);
             let walker = Walker {
                 net: &self.net,
                 params: &params,
@@ -636,9 +631,9 @@ impl Training for ExpertTraining {
                 actions: DISCRETE,
             };
             let alone = self.threads.install(|| walk_pieces(walker, &self.expert.folds.data, &pieces))?;
-            let (net, net_error) = counted(validated, &alone);
+            let (net, net_error) = self.expert.folds.growth(fold, &alone);
             let with_search = if validated { walked.next().unwrap_or_default() } else { Vec::new() };
-            let (growth, error) = counted(validated, &with_search);
+            let (growth, error) = self.expert.folds.growth(fold, &with_search);
             let member = &mut self.members[at];
             member.due = false;
             let Seen { growth: grown, changed, value, policy_loss, value_loss, entropy, norm, rate } = member.seen;
@@ -737,22 +732,10 @@ impl Training for ExpertTraining {
 }
 
 /// Bytes in front of a snapshot's numbers.
-const HEAD: usize = 5 * 4;
+pub(super) const HEAD: usize = 5 * 4;
 
 fn not_ours() -> Error {
     Error::Invalid("the snapshot of an expert is not of this run".into())
-}
-
-/// A snapshot from its bytes: the weights are the first of its three last arrays.
-pub(super) fn read_snapshot(expert: &Expert, bytes: &[u8]) -> Result<Snapshot> {
-    let id = u32::from_le_bytes(bytes.get(..4).ok_or_else(not_ours)?.try_into().expect("four bytes"));
-    let mut configs = 0..expert.spec.configs.len();
-    let of = |config: &usize| MemberKey { config: config + 1, fold: 0, seed: 0 }.id() > id;
-    let params = expert.spec.configs[configs.find(of).ok_or_else(not_ours)?].params()?;
-    let from = bytes.len().checked_sub(12 * params).filter(|from| *from >= HEAD).ok_or_else(not_ours)?;
-    let weights = bytes[from..from + 4 * params].chunks_exact(4);
-    let weights = weights.map(|x| f32::from_le_bytes(x.try_into().expect("four bytes"))).collect();
-    Ok(Snapshot { id, weights, bytes: bytes.to_vec() })
 }
 
 #[cfg(test)]

@@ -34,28 +34,24 @@ pub(crate) use cuda::{EpisodeTable, episode_table, episode_table_bytes};
 pub use entropy::EntropyBand;
 pub(crate) use loss::softmax;
 pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
-pub(crate) use policy::seen_alone;
+pub(crate) use policy::Deciding;
 pub use policy::{Deciders, FoldPolicy, PpoPolicy};
 pub use reward::Reward;
 pub(crate) use training::PpoTraining;
-pub(crate) use walk::{Walk, Walker, mean_growth, walk_pieces};
+pub(crate) use walk::{Walk, Walker, mean_growth, pieces, walk_pieces};
 
-use crate::scale::{Scaler, fit, split_id};
-use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, Problem, Snapshot, Training};
+use crate::policies::{Folds, check_net, member_setups, validate_every};
+use crate::scale::Scaler;
+use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, PolicySpec, Problem, Snapshot, Training};
 use collect::BLOCK_BYTES;
 use compute::net::Start;
 use compute::nets::{MemberSetup, Nets, Setup};
-use compute::population::{Pace, Pins, Rule, Scale};
+use compute::population::{Pace, Pins, Rule};
 use compute::{Net, Opened, Tables};
 use features::Fold;
-use files::{Error, Kind, Result};
-use market::{EpisodeData, OBSERVED};
-use rayon::prelude::*;
-use std::ops::Range;
-use std::sync::{Arc, Mutex};
-
-/// Validations of a member at most: all are kept, and the memory of a long training must not grow.
-const VALIDATIONS: u64 = 256;
+use files::Result;
+use market::EpisodeData;
+use std::sync::Arc;
 
 /// What an action is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,22 +150,8 @@ impl HyperFactors {
     }
 }
 
-/// How policies are trained. What changes a bit is in here.
-#[derive(Clone)]
-pub struct Spec {
-    /// Sets of hyper-parameters, each with members of its own; at least one.
-    pub configs: Vec<Config>,
-    /// `[configs]` what PPO adds.
-    pub hypers: Vec<Hypers>,
-    /// `[configs]` updates of a member.
-    pub updates: Vec<u32>,
-    /// Members end after so many updates, on the schedule of all; none: they do all.
-    pub stop_after: Option<u32>,
-    /// A member ends after so many updates without a better score.
-    pub patience: u32,
-    /// Members of each fold.
-    pub seeds: u32,
-}
+/// How policies are trained by PPO.
+pub type Spec = PolicySpec<Hypers>;
 
 /// Policies of a problem: the [`Learner`].
 #[derive(Clone)]
@@ -178,99 +160,20 @@ pub struct Ppo {
     folds: Arc<Folds>,
 }
 
-/// What the folds of a problem are to a policy, whichever way it learns.
-pub(crate) struct Folds {
-    pub(crate) problem: Arc<Problem>,
-    pub(crate) data: Arc<EpisodeData>,
-    /// `[folds]` rows that episodes may use, as stretches of neighbours.
-    pub(crate) train: Vec<Vec<Range<u32>>>,
-    /// `[folds]` the same of validation, cut into pieces of about one length.
-    pub(crate) valid: Vec<Vec<Range<u32>>>,
-    /// `[folds]` whether that is a validation; else members are not selected.
-    pub(crate) is_validated: Vec<bool>,
-    pub(crate) scalers: Vec<Scaler>,
-    /// What episodes of a length are played on, once a card has it.
-    on_card: Mutex<Option<(u32, cuda::EpisodeTable)>>,
-}
-
-impl Folds {
-    /// Folds whose samples are steps; `data` has a row for each id of the problem. One that cannot be traded on is
-    /// refused.
-    pub(crate) fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold]) -> Result<Folds> {
-        assert_eq!(data.table().bars.len(), problem.ids, "a row of prices for each id");
-        let rows_of = |list: &[u32]| -> Vec<u32> {
-            let mut rows: Vec<u32> = list.iter().map(|at| problem.samples.rows[*at as usize]).collect();
-            rows.sort_unstable();
-            rows
-        };
-        let train: Vec<Vec<Range<u32>>> = folds.iter().map(|fold| stretches(&rows_of(&fold.train))).collect();
-        let mut valid: Vec<Vec<Range<u32>>> =
-            folds.iter().map(|f| walk::pieces(&stretches(&rows_of(&f.valid)))).collect();
-        // Where everything is training the last weights are taken; a moment of it is walked, and not counted.
-        let is_validated: Vec<bool> = folds.iter().map(|fold| !fold.valid.is_empty()).collect();
-        for at in (0..folds.len()).filter(|at| !is_validated[*at]) {
-            let long = train[at].iter().find(|stretch| stretch.len() >= 3);
-            valid[at] = long.map(|stretch| stretch.start..stretch.start + 3).into_iter().collect();
-        }
-        if let Some(at) = (0..folds.len()).find(|at| train[*at].is_empty() || valid[*at].is_empty()) {
-            let what =
-                format!("fold {} has too few neighbouring bars to trade on, in training or in validation", at + 1);
-            return Err(Error::new(Kind::Usage, what).remedy("use fewer <split.folds>, or give more data"));
-        }
-        let split = split_id(folds);
-        let scalers: Vec<Scaler> = folds.par_iter().map(|fold| fit(problem, fold, split)).collect();
-        scalers.iter().zip(folds).try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
-        let (problem, data) = (Arc::clone(problem), Arc::clone(data));
-        let on_card = Mutex::default();
-        Ok(Folds { problem, data, train, valid, is_validated, scalers, on_card })
-    }
-
-    /// How a fold's inputs of a net are scaled; what an account is shown has fixed units.
-    pub(crate) fn scales(&self, net: &Net, fold: usize) -> Vec<Option<Scale>> {
-        let mut own = self.scalers[fold].scales.iter().cloned();
-        net.inputs.iter().map(|input| if input.dense { None } else { own.next() }).collect()
-    }
-
-    /// Rows that the longest validation walks through.
-    pub(crate) fn walked(&self) -> u64 {
-        let all = self.valid.iter().map(|pieces| pieces.iter().map(ExactSizeIterator::len).sum::<usize>());
-        all.max().unwrap_or(0) as u64
-    }
-}
-
 impl Ppo {
     /// Policies of these folds, whose samples are steps; `data` has a row for each id of the problem. What cannot be
     /// trained is refused.
     pub fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold], spec: Spec) -> Result<Ppo> {
-        assert_eq!(spec.configs.len(), spec.hypers.len(), "hyper-parameters for each config");
-        assert_eq!(spec.configs.len(), spec.updates.len(), "updates of each config");
-        for (config, hypers) in spec.configs.iter().zip(&spec.hypers) {
-            let net = &config.net;
-            let heads: Vec<usize> = net.heads.iter().map(|head| head.classes).collect();
-            let tables: Vec<usize> = net.inputs.iter().filter(|i| !i.dense).map(|i| i.features).collect();
-            let columns: Vec<usize> = problem.inputs.iter().map(|input| input.columns.len()).collect();
-            if heads != [hypers.actions.outputs(), 1] || tables != columns || net.extras() != OBSERVED {
-                let what = format!(
-                    "the net `{net}` does not fit: a policy reads {columns:?} features and {OBSERVED} numbers of its \
-                     account, and ends in {} outputs and a value",
-                    hypers.actions.outputs()
-                );
-                return Err(Error::new(Kind::Usage, what).remedy("change <train.net>, as in 64t-64t | 64t-64t"));
-            }
-        }
+        spec.each().try_for_each(|(config, hypers)| {
+            let outputs = [hypers.actions.outputs(), 1];
+            check_net(problem, &config.net, &outputs, "a policy", "change <train.net>, as in 64t-64t | 64t-64t")
+        })?;
         Ok(Ppo { spec, folds: Arc::new(Folds::new(problem, data, folds)?) })
     }
 
     /// The same with other configs and updates.
     pub(crate) fn remade(&self, configs: Vec<Config>, updates: u32) -> Ppo {
-        // The same configs with another batch, say, keep what else they have; others are like the first.
-        let hypers = match configs.len() == self.spec.configs.len() {
-            true => self.spec.hypers.clone(),
-            false => vec![self.spec.hypers[0]; configs.len()],
-        };
-        let updates = vec![updates; configs.len()];
-        let spec = Spec { configs, hypers, updates, ..self.spec.clone() };
-        Ppo { spec, folds: Arc::clone(&self.folds) }
+        Ppo { spec: self.spec.with(configs, updates), folds: Arc::clone(&self.folds) }
     }
 
     /// The same with so many members of each fold.
@@ -284,9 +187,9 @@ impl Ppo {
         &self.spec.hypers[config]
     }
 
-    /// The config whose net, recipe and shape the members of a group share.
+    /// What the members of a group share.
     fn shared(&self, members: &[MemberKey]) -> (&Config, &Hypers) {
-        let at = members.first().map_or(0, |key| self.alike(key.config));
+        let at = self.group_config(members);
         (&self.spec.configs[at], &self.spec.hypers[at])
     }
 
@@ -313,29 +216,15 @@ impl Ppo {
     }
 
     fn member_setups(&self, members: &[MemberKey]) -> Vec<MemberSetup> {
-        members.iter().map(|key| MemberSetup { id: key.id(), scales: self.scales(key.fold) }).collect()
+        member_setups(&self.folds.scalers, &self.shared(members).0.net, members)
     }
 
-    /// How a fold's inputs are scaled; what an account is shown has fixed units.
-    fn scales(&self, fold: usize) -> Vec<Option<Scale>> {
-        self.folds.scales(&self.spec.configs[0].net, fold)
-    }
-
-    /// Updates between two validations: about a twentieth of the time goes into them, by what they have to compute, and
-    /// there are at most [`VALIDATIONS`] of them.
+    /// Updates between two validations: about a twentieth of the time goes into them, by what they have to compute.
     fn validate_every(&self, hypers: &Hypers, updates: u32) -> u32 {
-        let walked = self.folds.walked();
         // A pass back costs twice a pass forward.
         let update = u64::from(hypers.n_envs) * u64::from(hypers.n_steps) * (1 + 3 * u64::from(hypers.n_epochs));
-        let updates = u64::from(updates.max(1));
-        (20 * walked).div_ceil(update.max(1)).clamp(updates.div_ceil(VALIDATIONS), updates) as u32
+        validate_every(updates, 20 * self.folds.walked(), update)
     }
-}
-
-/// Neighbouring rows as ranges of at least two.
-fn stretches(rows: &[u32]) -> Vec<Range<u32>> {
-    let runs = rows.chunk_by(|a, b| a + 1 == *b).filter(|run| run.len() >= 2);
-    runs.map(|run| run[0]..run[run.len() - 1] + 1).collect()
 }
 
 impl Learner for Ppo {
@@ -352,13 +241,11 @@ impl Learner for Ppo {
     }
 
     fn extent(&self) -> Extent {
-        let Spec { patience, seeds, .. } = self.spec;
-        let units = (0..self.spec.configs.len()).map(|config| self.units(config)).max().unwrap_or(0);
-        Extent { folds: self.folds.train.len(), seeds, units, patience }
+        self.spec.extent(self.folds.train.len())
     }
 
     fn units(&self, config: usize) -> u32 {
-        self.spec.updates[config].min(self.spec.stop_after.unwrap_or(u32::MAX))
+        self.spec.units_of(config)
     }
 
     fn scalers(&self) -> &[Scaler] {
@@ -366,17 +253,7 @@ impl Learner for Ppo {
     }
 
     fn alike(&self, config: usize) -> usize {
-        let Spec { configs, hypers, updates, .. } = &self.spec;
-        let shape = |at: usize| {
-            let Hypers { n_envs, n_steps, n_epochs, episode, actions, .. } = hypers[at];
-            (n_envs, n_steps, n_epochs, episode, actions, updates[at])
-        };
-        let same = |c: &usize| {
-            configs[*c].net == configs[config].net
-                && configs[*c].recipe == configs[config].recipe
-                && shape(*c) == shape(config)
-        };
-        (0..config).find(same).unwrap_or(config)
+        self.spec.alike(config, |own| (own.n_envs, own.n_steps, own.n_epochs, own.episode, own.actions))
     }
 
     fn with(&self, configs: Vec<Config>, updates: u32) -> Box<dyn Learner> {
@@ -416,6 +293,6 @@ impl Learner for Ppo {
     }
 
     fn read_snapshot(&self, bytes: &[u8]) -> compute::Result<Snapshot> {
-        training::read_snapshot(self, bytes)
+        self.spec.read_snapshot(bytes, training::HEAD, "the snapshot of a policy is shorter than its net")
     }
 }

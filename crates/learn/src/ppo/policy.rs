@@ -32,13 +32,60 @@ pub struct FoldPolicy {
     pub flat: usize,
 }
 
-/// Who of a fold decides for an account that walks beside others ([`PpoPolicy::lanes`]).
+/// Who of a fold decides for an account that walks beside others ([`PpoPolicy::with_lanes`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Deciders {
     /// Numbers of members.
     pub members: Vec<usize>,
     /// How many stay flat beside them.
     pub flat: usize,
+}
+
+/// Who decides about which rows, and how large a position may be.
+pub(crate) struct Deciding {
+    /// `[rows]` the fold that decides; none where nobody does.
+    pub(crate) fold_of: Vec<Option<u16>>,
+    /// The largest position of a row, as a share of equity: a portfolio divides it among its symbols.
+    pub(crate) share: f64,
+    /// `[slots][folds]` who decides for each slot; where it is empty, all members of a fold for all slots.
+    pub(crate) lanes: Vec<Vec<Deciders>>,
+}
+
+impl Deciding {
+    /// Who of a fold decides for a slot; none: all its members.
+    pub(crate) fn deciders(&self, slot: u32, fold: usize) -> Option<&Deciders> {
+        self.lanes.get(slot as usize).map(|lane| &lane[fold])
+    }
+
+    /// What an account of one symbol would be shown at a place.
+    pub(crate) fn seen_alone(&self, view: &View<'_>, at: usize) -> [f32; OBSERVED] {
+        seen_alone(&view.observed[at * OBSERVED..(at + 1) * OBSERVED], self.share)
+    }
+
+    /// Asks every fold for the targets of the places of a view that it decides on, at most so many at once.
+    pub(crate) fn act(
+        &self,
+        view: &View<'_>,
+        at_once: usize,
+        actions: &mut [Action],
+        mut decide: impl FnMut(usize, &[usize]) -> Result<Vec<f64>>,
+    ) -> Result<()> {
+        actions.fill(Action::target(f64::NAN));
+        let fold_of = |at: usize| self.fold_of.get(view.rows[at] as usize).copied().flatten();
+        // At one close all rows are mostly of one fold.
+        let mut folds: Vec<u16> = (0..view.rows.len()).filter_map(fold_of).collect();
+        folds.sort_unstable();
+        folds.dedup();
+        for fold in folds {
+            let places: Vec<usize> = (0..view.rows.len()).filter(|at| fold_of(*at) == Some(fold)).collect();
+            for places in places.chunks(at_once) {
+                for (at, target) in places.iter().zip(decide(usize::from(fold), places)?) {
+                    actions[*at] = Action::target(target * self.share);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// How the nets of a fold are gone through.
@@ -97,14 +144,9 @@ fn run_plain(
 pub struct PpoPolicy {
     tables: Arc<Tables>,
     folds: Vec<FoldPolicy>,
-    /// `[rows]` the fold that decides; none where nobody does.
-    fold_of: Vec<Option<u16>>,
+    deciding: Deciding,
     /// `[folds]` how its nets are gone through.
     passes: Vec<Pass>,
-    /// The largest position of a row, as a share of equity: a portfolio divides it among its symbols.
-    share: f64,
-    /// `[slots][folds]` who decides for each slot; where it is empty, all members of a fold for all slots.
-    lanes: Vec<Vec<Deciders>>,
     /// For wide nets.
     pool: Option<ThreadPool>,
 }
@@ -123,13 +165,14 @@ impl PpoPolicy {
     ) -> Result<PpoPolicy> {
         let folds = folds.into_iter().map(FoldPolicy::without_value).collect::<Result<Vec<_>>>()?;
         let passes = folds.iter().map(Pass::new).collect::<Result<_>>()?;
-        Ok(PpoPolicy { tables: Arc::clone(tables), folds, fold_of, passes, share, lanes: Vec::new(), pool: None })
+        let deciding = Deciding { fold_of, share, lanes: Vec::new() };
+        Ok(PpoPolicy { tables: Arc::clone(tables), folds, deciding, passes, pool: None })
     }
 
     /// The same members for accounts that walk side by side, `[slots][folds]` who decides for each: a net reads its
     /// weights once for all of them.
     pub fn with_lanes(self, lanes: Vec<Vec<Deciders>>) -> PpoPolicy {
-        PpoPolicy { lanes, ..self }
+        PpoPolicy { deciding: Deciding { lanes, ..self.deciding }, ..self }
     }
 
     /// The same on so many threads, where its nets are so wide that a thread is worth it.
@@ -182,7 +225,7 @@ impl PpoPolicy {
                 .for_each(|(slot, row)| self.ready(fold, *row, &mut memory[*slot as usize * kept..][..kept]));
         }
         let actions = Actions::of(&own.net);
-        let deciders = |i: usize| self.lanes.get(slots[i] as usize).map(|lane| &lane[fold]);
+        let deciders = |i: usize| self.deciding.deciders(slots[i], fold);
         let flat = |i: usize| deciders(i).map_or(own.flat, |own| own.flat);
         let mut sums: Vec<[f32; 3]> = (0..ids.len()).map(|i| [0.0, flat(i) as f32, 0.0]).collect();
         let mut middles = vec![0.0f64; ids.len()];
@@ -252,7 +295,7 @@ impl FoldPolicy {
 
 /// What an account of one symbol would be shown: policies have learned on such, and a portfolio shows a position as a
 /// share of the whole.
-pub(crate) fn seen_alone(observed: &[f32], share: f64) -> [f32; OBSERVED] {
+fn seen_alone(observed: &[f32], share: f64) -> [f32; OBSERVED] {
     let mut own: [f32; OBSERVED] = observed.try_into().expect("an observation");
     SHARES.iter().for_each(|at| own[*at] = (f64::from(own[*at]) / share) as f32);
     own
@@ -295,35 +338,18 @@ impl Policy for PpoPolicy {
     }
 
     fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
-        actions.fill(Action::target(f64::NAN));
-        let fold_of = |at: usize| self.fold_of.get(view.rows[at] as usize).copied().flatten();
-        // At one close all rows are mostly of one fold.
-        let mut folds: Vec<u16> = (0..view.rows.len()).filter_map(fold_of).collect();
-        folds.sort_unstable();
-        folds.dedup();
-        for fold in folds {
-            let places: Vec<usize> = (0..view.rows.len()).filter(|at| fold_of(*at) == Some(fold)).collect();
-            for places in places.chunks(ROWS) {
-                let ids: Vec<u32> = places.iter().map(|at| view.rows[*at]).collect();
-                let shown = |at: &usize| seen_alone(&view.observed[at * OBSERVED..(at + 1) * OBSERVED], self.share);
-                let observed: Vec<f32> = places.iter().flat_map(shown).collect();
-                let bits = |at: &usize| {
-                    let own = view.legal[at * 3..(at + 1) * 3].iter().enumerate();
-                    own.fold(0u8, |bits, (a, legal)| bits | u8::from(*legal) << a)
-                };
-                let legal: Vec<u8> = places.iter().map(bits).collect();
-                let slots: Vec<u32> = places.iter().map(|at| view.slots[*at]).collect();
-                let targets = self.decide(
-                    usize::from(fold),
-                    Asked { slots: &slots, ids: &ids, observed: &observed, legal: &legal },
-                    memory,
-                )?;
-                for (at, target) in places.iter().zip(targets) {
-                    actions[*at] = Action::target(target * self.share);
-                }
-            }
-        }
-        Ok(())
+        self.deciding.act(view, ROWS, actions, |fold, places| {
+            let ids: Vec<u32> = places.iter().map(|at| view.rows[*at]).collect();
+            let shown = |at: &usize| self.deciding.seen_alone(view, *at);
+            let observed: Vec<f32> = places.iter().flat_map(shown).collect();
+            let bits = |at: &usize| {
+                let own = view.legal[at * 3..(at + 1) * 3].iter().enumerate();
+                own.fold(0u8, |bits, (a, legal)| bits | u8::from(*legal) << a)
+            };
+            let legal: Vec<u8> = places.iter().map(bits).collect();
+            let slots: Vec<u32> = places.iter().map(|at| view.slots[*at]).collect();
+            self.decide(fold, Asked { slots: &slots, ids: &ids, observed: &observed, legal: &legal }, memory)
+        })
     }
 }
 

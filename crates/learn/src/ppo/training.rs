@@ -6,7 +6,6 @@ use super::cuda::Cuda;
 use super::entropy::Multipliers;
 use super::loss::LossSums;
 use super::memory::state_of;
-use super::walk::mean_growth;
 use super::{HyperFactors, Hypers, Ppo, Reward};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Progress, Score, Snapshot, Training};
 use compute::nets::{Hyper, Nets};
@@ -174,7 +173,7 @@ impl PpoTraining {
         pins: &Pins,
     ) -> Result<PpoTraining> {
         let (config, shape) = ppo.shared(keys);
-        let kind = keys.first().map_or(0, |key| ppo.alike(key.config));
+        let kind = ppo.group_config(keys);
         let (net, recipe, shape) = (config.net.clone(), config.recipe, *shape);
         let (setup, setups) = (ppo.setup(&at.device, keys), ppo.member_setups(keys));
         let nets = Nets::new(&at.device, at.budget, &net, tables, &setup, &setups, pins)?;
@@ -182,7 +181,7 @@ impl PpoTraining {
             key: *key,
             hypers: ppo.spec.hypers[key.config],
             factors: HyperFactors::default(),
-            scales: ppo.scales(key.fold),
+            scales: ppo.folds.scalers[key.fold].scales_of(&config.net),
             unit: 0,
             step: 0,
             active: true,
@@ -202,7 +201,7 @@ impl PpoTraining {
             batch: recipe.batch,
             seed: recipe.seed,
             precision: recipe.precision,
-            updates: ppo.spec.updates[kind],
+            updates: ppo.spec.units[kind],
         };
         let engine = match &at.device {
             Opened::Cpu { threads } => Engine::Cpu(Box::new(Cpu::new(&group, &members, *threads)?)),
@@ -292,11 +291,7 @@ impl Training for PpoTraining {
         let mut scores = Vec::new();
         let walked = self.engine.walk(&mut self.group, &self.members, &due)?;
         for (at, walked) in due.into_iter().zip(walked) {
-            // Where everything is training there is nothing to select by.
-            let (growth, error) = match self.group.ppo.folds.is_validated[self.members[at].key.fold] {
-                true => mean_growth(&walked),
-                false => (f64::NAN, f64::NAN),
-            };
+            let (growth, error) = self.group.ppo.folds.growth(self.members[at].key.fold, &walked);
             let reward = walked.iter().map(|(growth, _)| growth).sum::<f64>() / walked.len().max(1) as f64;
             let reward = if growth.is_finite() { reward } else { f64::NAN };
             let member = &mut self.members[at];
@@ -455,18 +450,4 @@ impl PpoTraining {
 }
 
 /// Bytes in front of a snapshot's numbers.
-const HEAD: usize = 8 * 4;
-
-/// A snapshot from its bytes: the weights are the first of its three arrays.
-pub(crate) fn read_snapshot(ppo: &Ppo, bytes: &[u8]) -> Result<Snapshot> {
-    let short = || Error::Invalid("the snapshot of a policy is shorter than its net".into());
-    let id = u32::from_le_bytes(bytes.get(..4).ok_or_else(short)?.try_into().expect("four bytes"));
-    let configs = 0..ppo.spec.configs.len();
-    let of = |config: &usize| MemberKey { config: config + 1, fold: 0, seed: 0 }.id() > id;
-    let config = configs.clone().find(of).ok_or_else(short)?;
-    let params = ppo.spec.configs[config].params()?;
-    let from = bytes.len().checked_sub(12 * params).filter(|from| *from >= HEAD).ok_or_else(short)?;
-    let weights = bytes[from..from + 4 * params].chunks_exact(4);
-    let weights = weights.map(|x| f32::from_le_bytes(x.try_into().expect("four bytes"))).collect();
-    Ok(Snapshot { id, weights, bytes: bytes.to_vec() })
-}
+pub(super) const HEAD: usize = 8 * 4;

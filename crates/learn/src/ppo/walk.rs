@@ -19,7 +19,7 @@ const SHORTEST: usize = 64;
 
 /// Stretches cut into pieces of about one length; each has at least three rows: one to decide at, one to close at, and
 /// the close behind it.
-pub(super) fn pieces(stretches: &[Range<u32>]) -> Vec<Range<u32>> {
+pub(crate) fn pieces(stretches: &[Range<u32>]) -> Vec<Range<u32>> {
     let all: usize = stretches.iter().map(ExactSizeIterator::len).sum();
     let longest = all.div_ceil(PIECES).max(SHORTEST);
     let cut = |stretch: &Range<u32>| {

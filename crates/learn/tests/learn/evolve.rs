@@ -29,8 +29,8 @@ fn spec(hypers: Hypers, generations: u32) -> Spec {
     recipe.optimiser.decay = 0.0;
     let net = format!("row:2 + account:dense8 / 16t-16t / policy:{}", hypers.actions.outputs()).parse().unwrap();
     let configs = vec![Config { net, recipe, rate: 0.05 }];
-    let (hypers, generations, patience) = (vec![hypers], vec![generations], generations);
-    Spec { configs, hypers, generations, stop_after: None, patience, seeds: 2 }
+    let (hypers, units, patience) = (vec![hypers], vec![generations], generations);
+    Spec { configs, hypers, units, stop_after: None, patience, seeds: 2 }
 }
 
 /// Where the column is right 9 times of 10, following it earns 20 bp · 0.8 a bar but for the costs of turning.
@@ -158,7 +158,7 @@ fn configs_have_hyper_parameters_of_their_own() {
     let all = Spec {
         configs: vec![alone.configs[0].clone(); 3],
         hypers: own,
-        generations: vec![6, 6, 12],
+        units: vec![6, 6, 12],
         patience: 12,
         ..alone.clone()
     };

@@ -2,7 +2,7 @@
 //! whose optimum is known.
 
 use compute::population::Optimiser;
-use learn::evolve::{Cem, Counted, LowRank, Normals, OpenAi, SepCma, Snes, Strategy};
+use learn::evolve::{Counted, LowRank, Normals, OpenAi, SepCma, Separable, Strategy};
 use serde_json::Value;
 
 /// Normals of one generation, `[draws][parameters]`.
@@ -48,8 +48,8 @@ fn middles_go_where_those_of_evosax_go() {
         ("openai", Box::new(OpenAi::new(first.clone(), sigma, adam))),
         // evosax has the rates of CMA-ES, not the faster ones of the paper.
         ("sep_cma", Box::new(SepCma::slow(first.clone(), sigma, individuals))),
-        ("snes", Box::new(Snes::new(first.clone(), sigma, individuals))),
-        ("simple_es", Box::new(Cem::new(first, sigma, individuals))),
+        ("snes", Box::new(Separable::snes(first.clone(), sigma, individuals))),
+        ("simple_es", Box::new(Separable::cem(first, sigma, individuals))),
     ];
     for (name, search) in &mut searches {
         let own = &file[*name];
@@ -95,8 +95,8 @@ fn functions_of_known_optimum_are_solved() {
             // As a layer of 4 inputs and 2 outputs, biases behind it.
             Box::new(LowRank::new(vec![0.0; D], &[[4, 2]], 1, 0.02, adam)),
             Box::new(SepCma::new(vec![0.0; D], 0.3, 32)),
-            Box::new(Snes::new(vec![0.0; D], 0.3, 32)),
-            Box::new(Cem::new(vec![0.0; D], 0.3, 32)),
+            Box::new(Separable::snes(vec![0.0; D], 0.3, 32)),
+            Box::new(Separable::cem(vec![0.0; D], 0.3, 32)),
         ];
         for (number, (mut search, limit)) in searches.into_iter().zip(limits).enumerate() {
             for generation_number in 0..generations {

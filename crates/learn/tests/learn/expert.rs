@@ -5,7 +5,7 @@ use super::ppo::{at, bits, market, run, run_at, stopped};
 use compute::Budget;
 use compute::population::{Precision, Recipe};
 use learn::expert::{Expert, FoldMarket, Hypers, ModelKind, ModelRule, SearchShape, Spec, Trend};
-use learn::{Config, DeviceBudget, Learner, Problem};
+use learn::{Config, DeviceBudget, Learner, PolicySpec, Problem};
 use market::EpisodeData;
 use std::sync::Arc;
 
@@ -27,17 +27,10 @@ fn spec(hypers: Hypers, iterations: u32) -> Spec {
     let mut recipe = Recipe::new(96, Precision::F32, 7);
     (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
     let net = "row:2 + account:dense8 / 16t-16t | 16t-16t / policy:3 | value:1".parse().unwrap();
-    Spec {
-        configs: vec![Config { net, recipe, rate: 3e-3 }],
-        hypers: vec![hypers],
-        iterations: vec![iterations],
-        stop_after: None,
-        patience: iterations,
-        seeds: 2,
-        gamma: 0.9,
-        trend: Trend::default(),
-        model: ModelRule::Bootstrap,
-    }
+    let configs = vec![Config { net, recipe, rate: 3e-3 }];
+    let (hypers, units, patience) = (vec![hypers], vec![iterations], iterations);
+    let policies = PolicySpec { configs, hypers, units, stop_after: None, patience, seeds: 2 };
+    Spec { policies, gamma: 0.9, trend: Trend::default(), model: ModelRule::Bootstrap }
 }
 
 fn metric(member: &learn::Trained, name: &str) -> f64 {
@@ -215,7 +208,7 @@ fn what_cannot_be_searched_is_refused() {
         assert!(error.to_string().contains(part), "{error} should say {part}");
     };
     let mut other = spec(hypers(), 1);
-    other.configs[0].net = "row:2 + account:dense8 / 16t / policy:2 + value:1".parse().unwrap();
+    other.policies.configs[0].net = "row:2 + account:dense8 / 16t / policy:2 + value:1".parse().unwrap();
     refused(other, "3 outputs and a value");
     let search = SearchShape { simulations: 0, ..hypers().search };
     refused(spec(Hypers { search, ..hypers() }, 1), "0 simulations");
@@ -233,8 +226,8 @@ fn experts_find_on_a_card_what_is_there() {
     let (problem, data, folds) = market(3, 0.9, 1e-4);
     for net in ["16t-16t | 16t-16t / policy:3 | value:1", "300 / policy:3 + value:1"] {
         let mut spec = spec(hypers(), 12);
-        spec.configs[0].net = format!("row:2 + account:dense8 / {net}").parse().unwrap();
-        spec.configs[0].rate = if net.contains('|') { 3e-3 } else { 1e-3 };
+        spec.policies.configs[0].net = format!("row:2 + account:dense8 / {net}").parse().unwrap();
+        spec.policies.configs[0].rate = if net.contains('|') { 3e-3 } else { 1e-3 };
         let expert = Expert::new(&problem, &data, &folds, spec).unwrap();
         let possible = 16.0 - 1.0;
         for member in run_at(&expert, &device, None).members {

@@ -83,7 +83,7 @@ pub(crate) fn spec(hypers: Hypers, updates: u32) -> Spec {
     let outputs = hypers.actions.outputs();
     let net = format!("row:2 + account:dense8 / 16t-16t | 16t-16t / policy:{outputs} | value:1").parse().unwrap();
     let configs = vec![Config { net, recipe, rate: 3e-3 }];
-    Spec { configs, hypers: vec![hypers], updates: vec![updates], stop_after: None, patience: updates, seeds: 2 }
+    Spec { configs, hypers: vec![hypers], units: vec![updates], stop_after: None, patience: updates, seeds: 2 }
 }
 
 pub(crate) fn at(threads: usize) -> DeviceBudget {
@@ -158,8 +158,8 @@ fn configs_have_hyper_parameters_of_their_own() {
     let alone = spec(first, 6);
     let config = alone.configs[0].clone();
     // Nobody ends early, whatever the processor rounds to.
-    let (hypers, updates) = (own.to_vec(), vec![6, 6, 6, 12]);
-    let all = Spec { configs: vec![config; 4], hypers, updates, patience: 12, ..alone.clone() };
+    let (hypers, units) = (own.to_vec(), vec![6, 6, 6, 12]);
+    let all = Spec { configs: vec![config; 4], hypers, units, patience: 12, ..alone.clone() };
     let [alone, all] = [alone, all].map(|spec| Ppo::new(&problem, &data, &folds, spec).unwrap());
     assert_eq!([0, 1, 2, 3].map(|config| all.alike(config)), [0, 0, 0, 3]);
     assert_eq!((all.units(0), all.units(3), all.extent().units), (6, 12, 12));

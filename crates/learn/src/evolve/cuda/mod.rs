@@ -14,7 +14,7 @@ use super::low_rank::Factors;
 use super::sep_cma::Constants;
 use super::stack::Stack;
 use super::strategy::{SLICE, State};
-use super::{Algorithm, Evolve, Fitness, Hypers, cem, snes};
+use super::{Algorithm, Evolve, Fitness, Hypers, separable};
 use crate::MemberKey;
 use crate::ppo::{Actions, EpisodeTable, episode_table, episode_table_bytes};
 use arguments::{Arrivals, Climb, Look, Rank, Searches, Spread, Sum, Trade};
@@ -510,8 +510,8 @@ fn of_rank(algorithm: Algorithm, parameters: usize, individuals: usize) -> Vec<f
     match algorithm {
         Algorithm::OpenAi => Vec::new(),
         Algorithm::SepCma => Constants::separable(parameters, individuals).weights,
-        Algorithm::Snes => snes::utilities(individuals),
-        Algorithm::Cem => cem::weights(individuals),
+        Algorithm::Snes => separable::snes_utilities(individuals),
+        Algorithm::Cem => separable::cem_weights(individuals),
     }
 }
 
@@ -630,7 +630,11 @@ fn spread(
         sigma_rate,
         damping,
         length,
-        rate: if algorithm == Algorithm::Snes { 0.5 * snes::rate(parameters) as f32 } else { cem::RATE },
+        rate: if algorithm == Algorithm::Snes {
+            0.5 * separable::snes_rate(parameters) as f32
+        } else {
+            separable::CEM_RATE
+        },
     })
 }
 
@@ -698,7 +702,9 @@ fn searches(
 fn scales(evolve: &Evolve, kind: usize, keys: &[MemberKey], features: usize) -> (Vec<f32>, Vec<f32>) {
     let net = &evolve.spec.configs[kind].net;
     let usual = || Scale { mean: vec![0.0; features], inverse: vec![1.0; features] };
-    let own = |key: &MemberKey| evolve.folds.scales(net, key.fold).first().cloned().flatten().unwrap_or_else(usual);
+    let own = |key: &MemberKey| {
+        evolve.folds.scalers[key.fold].scales_of(net).first().cloned().flatten().unwrap_or_else(usual)
+    };
     let all: Vec<Scale> = keys.iter().map(own).collect();
     let (mean, inverse) = (all.iter().map(|s| s.mean.to_vec()), all.iter().map(|s| s.inverse.to_vec()));
     (mean.flatten().collect(), inverse.flatten().collect())

@@ -20,8 +20,8 @@ fn evolve(hypers: Hypers, layers: &str, seeds: u32) -> Evolve {
     let outputs = hypers.actions.outputs();
     let net = format!("row:{FEATURES} + account:dense8 / {layers} / policy:{outputs}").parse().unwrap();
     let configs = vec![Config { net, recipe, rate: 0.03 }];
-    let (hypers, generations) = (vec![hypers], vec![40]);
-    Evolve::new(&problem, &data, &folds, Spec { configs, hypers, generations, stop_after: None, patience: 40, seeds })
+    let (hypers, units) = (vec![hypers], vec![40]);
+    Evolve::new(&problem, &data, &folds, Spec { configs, hypers, units, stop_after: None, patience: 40, seeds })
         .unwrap()
 }
 

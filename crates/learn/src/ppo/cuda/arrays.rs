@@ -2,10 +2,11 @@
 
 use super::super::collect::block_sizes;
 use super::super::training::{Group, Member, ReturnScale};
-use super::super::{Actions, Folds, Hypers, Ppo, Reward, memory};
+use super::super::{Actions, Hypers, Ppo, Reward, memory};
 use super::arguments::{Decide, EpisodeTable, Members, Rollout, Standing, Walkers};
 use super::{heads, passes, small};
 use crate::MemberKey;
+use crate::policies::Folds;
 use account::{Account, Bar, Params};
 use compute::cuda::{Array, Context, Plain, Slab, Stream};
 use compute::{Error, Result};

@@ -117,7 +117,7 @@ fn ppo(actions: Actions, precision: Precision, layers: &str, reward: Reward) -> 
         &problem,
         &data,
         &folds,
-        Spec { configs, hypers: vec![hypers], updates: vec![4], stop_after: None, patience: 4, seeds: 3 },
+        Spec { configs, hypers: vec![hypers], units: vec![4], stop_after: None, patience: 4, seeds: 3 },
     )
     .unwrap()
 }
