@@ -63,6 +63,9 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
         assert!(bootstrap > 0.0 && learned > 0.0 && is_known, "{own}");
     }
     assert!(page.contains("Market models on rows held out"), "the report has the models");
+    for line in ["validation with search, mean", "net alone, mean"] {
+        assert!(page.contains(line), "the report has the rolling evaluation: {line}");
+    }
     assert!(run["notes"].to_string().contains("the market model is"), "{run}");
     let log = std::fs::read_to_string(place.path().join("run/log.jsonl")).expect("a log");
     assert!(["model_learned", "bootstrap_crps", "learned_crps"].iter().all(|name| log.contains(name)), "{log}");
@@ -187,6 +190,42 @@ fn flags_of_a_search_change_the_plan() {
         let args = ["train", "planted", "--learner", learner, "--device", "cpu", "--out", "x", "--simulations", "8"];
         let (refused, exit) = place.json(&args);
         assert!(exit == 2 && refused.to_string().contains("`search.`"), "{learner}: {exit} {refused}");
+    }
+}
+
+/// The trend's features are known by what they are computed of. Turned over they are another trial, of which the ledger
+/// has a row of its own; where there is none, there is nothing to turn over.
+#[test]
+fn an_inverted_trend_is_a_trial_of_its_own() {
+    let place = Place::new();
+    market(&place, "trend", "1", "1500", "0.8");
+    let train = |out: &str, features: &str, more: &[&str]| {
+        let own = ["train", "trend", "--learner", "search", "--device", "cpu", "--out", out, "--features", features];
+        let small = ["--net", "8t", "--folds", "2", "--seeds", "1", "--simulations", "1", "--scenarios", "4"];
+        let less = ["--n-envs", "16", "--timesteps", "64", "--horizon", "2", "--set", "search.model=bootstrap"];
+        place.json(&[&own[..], &small, &less, more].concat())
+    };
+    let features = "v = volatility(20), above = close/sma(10) - 1, r = log_return(1)";
+    let runs = [("first", &[][..]), ("again", &[]), ("turned", &["--invert-trend"])];
+    let [first, again, turned] = runs.map(|(out, more)| {
+        let (run, exit) = train(out, features, more);
+        assert_eq!(exit, 0, "{run}");
+        assert_eq!(run["market_models"][0]["trend"], "above", "{run}");
+        assert!(run["notes"].to_string().contains("the sign of `above`"), "{run}");
+        run
+    });
+    assert_eq!(first["members"], again["members"]);
+    assert_ne!(first["members"], turned["members"]);
+    let (trials, exit) = place.json(&["trials", "trend"]);
+    assert_eq!((exit, &trials["trials"], &trials["configs"]), (0, &2.into(), &2.into()), "{trials}");
+    let (refused, exit) = train("none", "v = volatility(20), r = log_return(1)", &["--invert-trend"]);
+    assert!(exit == 2 && refused.to_string().contains("no trend to invert"), "{exit} {refused}");
+    // Weighed by nothing it is not believed, and the presets have one.
+    let (run, exit) = train("nothing", features, &["--set", "search.trend_prior=0"]);
+    assert_eq!((exit, &run["market_models"][0]["trend"]), (0, &Value::Null), "{run}");
+    for preset in ["basic", "full"] {
+        let (plan, exit) = train("plan", preset, &["--invert-trend", "--dry-run"]);
+        assert_eq!(exit, 0, "{preset}: {plan}");
     }
 }
 

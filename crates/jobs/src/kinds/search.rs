@@ -148,17 +148,21 @@ fn iterations(settings: &Settings) -> u32 {
     iterations.min(if set { most as u64 } else { u64::from(u32::MAX) }) as u32
 }
 
-/// Columns of indicators of the chapter on trends, counted through all inputs.
-fn trend(inputs: &[Input], settings: &Settings) -> Trend {
+/// Columns that are computed of indicators of the chapter on trends, whatever they are called, counted through all
+/// inputs.
+fn trend(data: &Dataset, settings: &Settings) -> Result<Trend> {
     let names: Vec<&str> = catalogue().filter(|i| i.kind == features::Kind::Trend).map(|i| i.name).collect();
     let is_trend =
-        |column: &str| column.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| names.contains(&word));
-    let columns = inputs.iter().flat_map(|input| &input.columns).enumerate();
-    Trend {
-        columns: columns.filter(|(_, name)| is_trend(name)).map(|(at, _)| at).collect(),
-        weight: settings.search.trend_prior as f32,
-        inverted: settings.search.invert_trend,
+        |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| names.contains(&word));
+    let columns = data.row_columns().enumerate();
+    let columns: Vec<usize> = columns.filter(|(_, column)| is_trend(&column.text)).map(|(at, _)| at).collect();
+    let inverted = settings.search.invert_trend;
+    if inverted && columns.is_empty() {
+        let what = "there is no trend to invert: no feature is computed of an indicator of trends";
+        let remedy = "add one, as in <features.set=\"close/sma(50) - 1, rsi(14)\">, or leave <search.invert_trend> out";
+        return Err(Error::new(files::Kind::Usage, what).remedy(remedy));
     }
+    Ok(Trend { columns, weight: settings.search.trend_prior as f32, inverted })
 }
 
 /// An error where something was set that other learners alone go by.
@@ -214,7 +218,7 @@ fn expert(
         patience: if refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
         seeds: settings.train.seeds as u32,
         gamma: settings.ppo.gamma as f32,
-        trend: trend(&source.problem.inputs, settings),
+        trend: trend(data, settings)?,
         model: model_rule(settings, device)?,
     };
     let (data, shapes) = (episodes(data, settings)?, spec.hypers.iter().map(|own| own.search).collect());
@@ -311,7 +315,12 @@ impl Searching {
 
     /// The market model of every fold.
     pub(super) fn market_models(&self) -> Result<Vec<MarketModelRow>> {
-        let row = |fold| Ok(MarketModelRow::new(fold, &*self.expert.market(fold).map_err(learn::failed)?));
+        let names: Vec<&String> = self.problem.inputs.iter().flat_map(|input| &input.columns).collect();
+        let row = |fold| {
+            let market = self.expert.market(fold).map_err(learn::failed)?;
+            let trend = market.trend_column().map(|column| names[column].clone());
+            Ok(MarketModelRow::new(fold, &market, trend))
+        };
         (0..self.expert.extent().folds).map(row).collect()
     }
 
