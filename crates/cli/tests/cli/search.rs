@@ -181,6 +181,7 @@ fn flags_of_a_search_change_the_plan() {
         (&["--net", "row:3 / 8 / direction:3"], "a search reads"),
         (&["--split", "kfold"], "walk forward"),
         (&["--try", "ppo.gamma=0.9,0.99"], "one market"),
+        (&["--roots", "20000"], "20,000 accounts, and 16,384 roots"),
     ] {
         let args = ["train", "planted", "--learner", "search", "--device", "cpu", "--out", "x"];
         let (refused, exit) = place.json(&[&args[..], more].concat());

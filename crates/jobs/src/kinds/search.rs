@@ -14,7 +14,7 @@ use account::Action;
 use compute::Opened;
 use compute::population::{Precision, Recipe, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout, catalogue};
-use files::{Error, Result};
+use files::{Error, Result, format_count};
 use judge::split::Splits;
 use learn::expert::{Expert, Hypers, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend};
 use learn::ppo::{Deciders, FoldPolicy};
@@ -189,6 +189,19 @@ fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
+/// An error where a whole training has fewer roots than accounts: a single iteration would take many times as long as
+/// what was asked for.
+fn refuse_idle_accounts(settings: &Settings) -> Result<()> {
+    let (accounts, roots) = (SearchRule::of(settings).n_envs, timesteps(settings));
+    if accounts <= roots.max(ROOTS) {
+        return Ok(());
+    }
+    let [accounts, roots] = [accounts, roots].map(|n| format_count(n as u64));
+    let what = format!("{accounts} accounts, and {roots} roots in a whole training: most would never take a step");
+    let remedy = "give fewer accounts with <ppo.n_envs> or <search.roots>, or more roots with <ppo.timesteps>";
+    Err(Error::new(files::Kind::Usage, what).remedy(remedy))
+}
+
 /// The experts of settings, and the bars they trade.
 fn expert(
     source: &Source,
@@ -208,6 +221,7 @@ fn expert(
     if all.iter().any(|(_, own)| own.ppo.gamma != settings.ppo.gamma) {
         return Err(usage("a fold has one market, and so one `ppo.gamma`", "set <ppo.gamma> for all configs"));
     }
+    all.iter().try_for_each(|(_, own)| refuse_idle_accounts(own))?;
     let refit = settings.refit.as_ref();
     let spec = Spec {
         configs: all.iter().zip(&source.nets).map(|((_, own), net)| config(own, net)).collect::<Result<_>>()?,

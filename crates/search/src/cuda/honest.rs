@@ -11,6 +11,7 @@
 //!
 //! Left out: several simulations of a root in flight; a card has enough roots.
 
+mod memory;
 mod models;
 mod rounds;
 
@@ -18,18 +19,18 @@ pub use models::{HonestModel, HonestModels};
 
 use super::arguments::{Honest, HonestSmall, Pack};
 use super::packed::Shape;
-use super::{BORDER, THREADS, counted, put};
+use super::{BORDER, THREADS, counted};
 use crate::market::InfoSet;
 use crate::outcome::Outcomes;
 use crate::run::{Root, gumbels_of};
-use crate::select;
 use crate::settings::{Mode, RootRule, Settings};
 use crate::world::root_path;
 use account::{Account, Bar, Params, SHOWN};
-use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Slab, Stream};
+use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Stream};
 use compute::nets::{MemberSetup, Nets, Setup};
 use compute::population::{Pins, Precision};
 use compute::{Budget, Error, Net, Opened, Result, Tables, image};
+use memory::{Extent, arrays, most_each, roots_bytes, shared_of, wide_per};
 use models::logarithm;
 use rounds::{PlainNet, Rounds, Wide};
 use std::sync::Arc;
@@ -38,11 +39,7 @@ static HONEST: Image = image!("honest");
 
 /// As `honest.cuh` and `honest.cu` have them.
 const ACTIONS: usize = 3;
-const DECISION: usize = 18;
-const AFTER: usize = 3;
-const MARKET: usize = 4;
 const STATE: usize = 12;
-const PRICES: usize = 4;
 const ROOT_NUMBERS: usize = Params::NUMBERS + Bar::NUMBERS + STATE;
 const ROOT_FLOATS: usize = 11;
 const ROOT_WORDS: usize = 6;
@@ -51,8 +48,6 @@ const MOST_ROWS: usize = 64;
 const MOST_EACH: usize = 8;
 /// Decisions and markets of a tree: an index is half a word, and one value of it means none.
 const MOST_NODES: usize = 0xffff;
-/// Rows of one pass of a wide net, about: what is shown of them lies on the card.
-const WIDE_ROWS: usize = 1 << 17;
 
 /// A root with the model and the net that it is searched by.
 #[derive(Debug, Clone, Copy)]
@@ -96,31 +91,6 @@ struct Small {
     shared: u32,
     blocks: usize,
     most_each: usize,
-}
-
-/// What a tree takes.
-struct Extent {
-    words: usize,
-    doubles: usize,
-    /// Rows that are evaluated at once, at most.
-    rows: usize,
-}
-
-impl Extent {
-    fn of(settings: &Settings) -> Extent {
-        let (sims, codes, scenarios) = (settings.simulations as usize, settings.codes, settings.scenarios);
-        let decisions = 1 + ACTIONS * scenarios + sims * codes;
-        let markets = 1 + scenarios + sims * codes;
-        Extent {
-            words: decisions * DECISION + (ACTIONS + sims) * AFTER + markets * MARKET,
-            doubles: STATE * decisions + PRICES * markets,
-            rows: (ACTIONS * scenarios).max(codes),
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        (4 * self.words + 8 * self.doubles + 4 * (SHOWN + 1) * self.rows) as u64
-    }
 }
 
 /// What is wrong with settings on a card, if anything.
@@ -542,67 +512,6 @@ fn dense(net: &Net) -> Net {
     let mut net = net.clone();
     net.inputs.iter_mut().for_each(|input| input.dense = true);
     net
-}
-
-/// Roots of a block, at most: their codes are rows of one product.
-fn most_each(settings: &Settings) -> usize {
-    (MOST_ROWS / settings.codes).clamp(1, MOST_EACH)
-}
-
-/// Roots of each wide net that go at once.
-fn wide_per(settings: &Settings, nets: usize, roots: usize) -> usize {
-    (WIDE_ROWS / Extent::of(settings).rows / nets).clamp(1, roots.div_ceil(nets).max(1))
-}
-
-fn shared_of(shape: &Shape, weights_inside: bool) -> usize {
-    shape.shared(MOST_ROWS) + if weights_inside { 4 * shape.words } else { 0 }
-}
-
-/// Bytes of what is known of roots and what is found of them.
-fn roots_bytes(features: usize, roots: usize) -> u64 {
-    (roots * (8 * ROOT_NUMBERS + 4 * (features + ROOT_FLOATS + ROOT_WORDS + FOUND + 2))) as u64
-}
-
-fn arrays(
-    models: &HonestModels,
-    slab: &mut Slab,
-    stream: &Stream,
-    settings: &Settings,
-    discount: f32,
-    roots: usize,
-    trees: usize,
-) -> Result<Honest> {
-    let (features, extent) = (models.models.features as usize, Extent::of(settings));
-    let (rule, considered, init, base) = match settings.rule {
-        RootRule::Puct { init, base } => (0, 0, init, base),
-        RootRule::Gumbel { considered, .. } => (1, considered.min(ACTIONS), 0.0, 1.0),
-    };
-    let sequences: Vec<u32> =
-        (0..=considered).flat_map(|n| select::halving(n, settings.simulations as usize)).collect();
-    Ok(Honest {
-        models: models.models.clone(),
-        numbers: slab.array(roots * ROOT_NUMBERS)?,
-        floats: slab.array(roots * (features + ROOT_FLOATS))?,
-        root_words: slab.array(roots * ROOT_WORDS)?,
-        sequences: put(slab, stream, &sequences)?,
-        words: slab.array(trees * extent.words)?,
-        doubles: slab.array(trees * extent.doubles)?,
-        worths: slab.array(trees * ACTIONS * settings.scenarios)?,
-        found: slab.array(roots * FOUND)?,
-        word_stride: counted(extent.words)?,
-        double_stride: counted(extent.doubles)?,
-        roots: counted(roots)?,
-        scenarios: settings.scenarios as u32,
-        codes: settings.codes as u32,
-        simulations: settings.simulations,
-        depth: settings.depth,
-        rule,
-        considered: considered as u32,
-        init,
-        base,
-        discount,
-        seed: settings.seed,
-    })
 }
 
 /// What the words of `[roots, FOUND]` say.
