@@ -6,8 +6,8 @@
 //! in one.
 //!
 //! Draws, accounts and trees have the bits of the processor; nets compute in bf16. What an account is shown is
-//! `account::shown`, and the model is the [`Bootstrap`](crate::Bootstrap). **A model's rows end where its training ends**: a row behind
-//! the last is the last, is noted, and makes the search an error.
+//! `account::shown`, and the model is the [`Bootstrap`](crate::Bootstrap). **A model's rows end where its training
+//! ends**: a row behind the last is the last, is noted, and makes the search an error.
 //!
 //! Left out: several simulations of a root in flight; a card has enough roots.
 
