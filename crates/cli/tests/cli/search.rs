@@ -71,6 +71,10 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     assert!(["model_learned", "bootstrap_crps", "learned_crps"].iter().all(|name| log.contains(name)), "{log}");
     assert!(["net_growth", "simulations_per_s", "model_crps"].iter().all(|name| log.contains(name)), "{log}");
 
+    // Four members with 6,144 roots each, 512 in an iteration, not all of which are validated.
+    let shown = super::text(&place.run(&["runs", "show", "run"]).stdout);
+    assert!(shown.contains("48 iterations done by all members") && !shown.contains("epoch"), "{shown}");
+
     // The same seed gives the same with another number of threads.
     let (again, exit) = train(&place, "planted", "again", &["--threads", "5"]);
     assert_eq!(exit, 0, "{again}");
