@@ -108,6 +108,11 @@ impl Dataset {
         inputs
     }
 
+    /// What the columns of [`inputs`](Dataset::inputs) of [rows](InputLayout::Row) are, in their order.
+    pub fn row_columns(&self) -> impl Iterator<Item = &Feature> {
+        self.slow.iter().map(|slow| &slow.table).chain([&self.base]).flat_map(|table| &table.columns)
+    }
+
     /// `[rows]` whether a row's windows (`[inputs]` rows each) are whole, settled and of the universe.
     pub fn usable_rows(&self, inputs: &[Input], windows: &[usize]) -> Vec<bool> {
         // Inputs with a map are the slower tables, in their order.
@@ -251,6 +256,8 @@ mod tests {
             [named("fast", 2, false), named("slow", 1, true), named("strategy", 1, false)]
         );
         assert_eq!(shape(InputLayout::Row), [named("slow", 1, true), named("row", 3, false)]);
+        let names: Vec<String> = data.inputs(InputLayout::Row).into_iter().flat_map(|i| i.columns).collect();
+        assert!(data.row_columns().map(|column| &column.name).eq(&names), "{names:?}");
         let inputs = data.inputs(InputLayout::Windows);
         let (row, strategy) = (data.base.rows() - 1, &inputs[2]);
         assert_eq!(strategy.values[row * strategy.stride], data.base.row(row)[data.base.column("c").unwrap()]);

@@ -12,6 +12,7 @@ use learn::checkpoint;
 use report::{Row, Run, RunState, RunSummary, read_log};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The runs of a folder.
@@ -134,8 +135,8 @@ pub struct WeightsRow {
     pub members: u64,
 }
 
-/// The checkpoints of a run, each looked at byte by byte.
-fn checkpoints(folder: &Path) -> Result<Vec<CheckpointRow>> {
+/// The checkpoints of a run, each looked at byte by byte; `unit` is what a unit of work is called.
+fn checkpoints(folder: &Path, unit: &str) -> Result<Vec<CheckpointRow>> {
     let all = checkpoint::list(folder)?;
     let newest = all.iter().find(|c| c.found.is_ok()).map(|c| c.number);
     let row = |c: checkpoint::Listed| {
@@ -165,7 +166,7 @@ fn checkpoints(folder: &Path) -> Result<Vec<CheckpointRow>> {
             bytes: Some(found.parts().map(|p| p.1).sum()),
             best: best.map(|(_, m)| {
                 let config = m["config"].as_u64().map_or(String::new(), |c| format!("config {c}, "));
-                format!("{config}fold {}, seed {}, epoch {}", m["fold"], m["seed"], m["best_epoch"])
+                format!("{config}fold {}, seed {}, {unit} {}", m["fold"], m["seed"], m["best_epoch"])
             }),
             best_value: best.map(|(value, _)| value),
             ..none
@@ -279,17 +280,30 @@ pub fn runs_show(run: &Path) -> Result<RunShown> {
     let text = files::read_file(&folder.join("training.log"), 1 << 30).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
+    let mut run = row(&RunSummary::read(folder));
+    run.best = run.best.map(|best| best.replace(", epoch ", &format!(", {axis} ")));
     Ok(RunShown {
-        run: row(&RunSummary::read(folder)),
+        run,
         unit: axis.to_string(),
         judged: judged(&rows),
-        epochs: rows.iter().filter(|r| r.kind == axis).count() as u64,
+        epochs: units_done(&rows, axis),
         last: lines[lines.len().saturating_sub(8)..].iter().map(|l| (*l).to_string()).collect(),
         result: read_result(folder),
         holdout: read_holdout(folder),
-        checkpoints: checkpoints(&folder.join("checkpoints"))?,
+        checkpoints: checkpoints(&folder.join("checkpoints"), axis)?,
         weights: weights(&folder.join("checkpoints")),
     })
+}
+
+/// Units of work of all members, by the last that each was validated after: not every unit has a row.
+fn units_done(rows: &[Row], axis: &str) -> u64 {
+    let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.kind == axis) {
+        let (member, unit) = (row.number("member").unwrap_or(0.0) as u64, row.number(axis).unwrap_or(0.0) as u64);
+        let own = last.entry(member).or_default();
+        *own = unit.max(*own);
+    }
+    last.values().sum()
 }
 
 /// What the last end of a run says it was judged to be, under the name of some learner's metric.

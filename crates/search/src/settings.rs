@@ -153,15 +153,31 @@ impl Settings {
             }
             // The root's afterstates have all scenarios, every other has K codes, each a decision.
             Mode::Honest { .. } => {
-                let root = actions * self.scenarios;
-                let decisions = 1 + root + sims * k;
-                let chances = actions + sims;
+                let (root, expanded) = (actions * self.scenarios, self.expanded(actions));
+                let decisions = 1 + root + expanded * k;
+                let chances = actions + expanded;
                 Capacity {
                     nodes: decisions + chances,
-                    edges: decisions * actions + root + sims * k,
-                    markets: 1 + self.scenarios + sims * k,
+                    edges: decisions * actions + root + expanded * k,
+                    markets: 1 + self.scenarios + expanded * k,
                 }
             }
         }
+    }
+
+    /// Afterstates that the honest mode adds behind those of the root: one for a simulation, or fewer where no
+    /// decision is left above the depth that has something to try.
+    fn expanded(&self, actions: usize) -> usize {
+        let most = self.simulations as usize;
+        let (mut all, mut level) = (0usize, actions * self.scenarios);
+        for _ in 1..self.depth {
+            let tried = level.saturating_mul(actions);
+            all = all.saturating_add(tried);
+            if all >= most {
+                return most;
+            }
+            level = tried.saturating_mul(self.codes);
+        }
+        all
     }
 }

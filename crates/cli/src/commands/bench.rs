@@ -149,6 +149,8 @@ fn render_search(benched: &BenchedSearch, paint: Paint) -> String {
             text.push_str(&wrap(&format!("{roots} roots × {simulations} simulations: {why}"), "  - ", "    "));
         }
     }
-    text.push_str("\n  each: simulations of a root; leaves: rows that the net evaluates; * the most simulations\n");
+    let notes = "each: simulations of a root; leaves: rows that the net evaluates; net alone: the same layers on as many \
+                 rows at once as a simulation of all roots evaluates; * the most simulations";
+    let _ = write!(text, "\n{}", wrap(notes, "  ", "  "));
     text
 }

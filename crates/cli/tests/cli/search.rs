@@ -59,10 +59,17 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
         assert!(bootstrap > 0.0 && learned > 0.0 && is_known, "{own}");
     }
     assert!(page.contains("Market models on rows held out"), "the report has the models");
+    for line in ["validation with search, mean", "net alone, mean"] {
+        assert!(page.contains(line), "the report has the rolling evaluation: {line}");
+    }
     assert!(run["notes"].to_string().contains("the market model is"), "{run}");
     let log = std::fs::read_to_string(place.path().join("run/log.jsonl")).expect("a log");
     assert!(["model_learned", "bootstrap_crps", "learned_crps"].iter().all(|name| log.contains(name)), "{log}");
     assert!(["net_growth", "simulations_per_s", "model_crps"].iter().all(|name| log.contains(name)), "{log}");
+
+    // Four members with 6,144 roots each, 512 in an iteration, not all of which are validated.
+    let shown = super::text(&place.run(&["runs", "show", "run"]).stdout);
+    assert!(shown.contains("48 iterations done by all members") && !shown.contains("epoch"), "{shown}");
 
     // The same seed gives the same with another number of threads.
     let again = SEARCH.train(&place, "planted", "again", &["--threads", "5"]);
@@ -145,7 +152,7 @@ fn flags_of_a_search_change_the_plan() {
     assert_eq!((&many["batch"], &many["iterations"]), (&64.into(), &16.into()), "{many}");
     let apart = plan(&["--roots", "32", "--n-envs", "128", "--n-steps", "16"]);
     assert_eq!(apart["iterations"], 8, "{apart}");
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--continuous"], "short, flat and long"),
         (&["--entropy", "0.2..0.8"], "a search goes by"),
         (&["--population", "8"], "`evolve.`"),
@@ -155,9 +162,46 @@ fn flags_of_a_search_change_the_plan() {
         (&["--net", "row:3 / 8 / direction:3"], "a search reads"),
         (&["--split", "kfold"], "walk forward"),
         (&["--try", "ppo.gamma=0.9,0.99"], "one market"),
+        (&["--roots", "20000"], "20,000 accounts, and 16,384 roots"),
     ];
     SEARCH.refuses(&place, &cases);
     others_refuse(&place, &["ppo", "evolve", "mlp"], &["--simulations", "8"], "`search.`");
+}
+
+/// The trend's features are known by what they are computed of. Turned over they are another trial, of which the ledger
+/// has a row of its own; where there is none, there is nothing to turn over.
+#[test]
+fn an_inverted_trend_is_a_trial_of_its_own() {
+    let place = Place::new();
+    market(&place, "trend", "1", "1500", "0.8");
+    let train = |out: &str, features: &str, more: &[&str]| {
+        let own = ["train", "trend", "--learner", "search", "--device", "cpu", "--out", out, "--features", features];
+        let small = ["--net", "8t", "--folds", "2", "--seeds", "1", "--simulations", "1", "--scenarios", "4"];
+        let less = ["--n-envs", "16", "--timesteps", "64", "--horizon", "2", "--set", "search.model=bootstrap"];
+        place.json(&[&own[..], &small, &less, more].concat())
+    };
+    let features = "v = volatility(20), above = close/sma(10) - 1, r = log_return(1)";
+    let runs = [("first", &[][..]), ("again", &[]), ("turned", &["--invert-trend"])];
+    let [first, again, turned] = runs.map(|(out, more)| {
+        let (run, exit) = train(out, features, more);
+        assert_eq!(exit, 0, "{run}");
+        assert_eq!(run["market_models"][0]["trend"], "above", "{run}");
+        assert!(run["notes"].to_string().contains("the sign of `above`"), "{run}");
+        run
+    });
+    assert_eq!(first["members"], again["members"]);
+    assert_ne!(first["members"], turned["members"]);
+    let (trials, exit) = place.json(&["trials", "trend"]);
+    assert_eq!((exit, &trials["trials"], &trials["configs"]), (0, &2.into(), &2.into()), "{trials}");
+    let (refused, exit) = train("none", "v = volatility(20), r = log_return(1)", &["--invert-trend"]);
+    assert!(exit == 2 && refused.to_string().contains("no trend to invert"), "{exit} {refused}");
+    // Weighed by nothing it is not believed, and the presets have one.
+    let (run, exit) = train("nothing", features, &["--set", "search.trend_prior=0"]);
+    assert_eq!((exit, &run["market_models"][0]["trend"]), (0, &Value::Null), "{run}");
+    for preset in ["basic", "full"] {
+        let (plan, exit) = train("plan", preset, &["--invert-trend", "--dry-run"]);
+        assert_eq!(exit, 0, "{preset}: {plan}");
+    }
 }
 
 /// Roots and simulations are tuned at once: every pair is timed or has its reason, and `train` takes what was chosen.

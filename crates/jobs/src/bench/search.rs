@@ -1,28 +1,27 @@
 //! `bench search`: simulations a second, memory and time of a search by roots and simulations, beside what the same net
-//! does alone at the same batch.
+//! does alone on as many rows as the search evaluates together (`search/alone.rs`).
 //!
 //! Worlds are made, so that a row depends on net, device and numbers alone. *Honest* is what `train --learner search`
 //! does at every close: accounts in a market that was fitted on 20,000 rows (`honest.rs`). *Reference* is the search of
 //! `mctx`: one leaf a simulation, in a world of rows that shrink. Memory is counted before it is taken, and what is
 //! beyond the budget is said and not run.
 
+mod alone;
+
+use self::alone::Counted;
 use super::honest::{HonestOnCard, bench_market, bench_models, bench_roots};
 use crate::memory::{self, Memory};
 use crate::progress::{Sink, Update, check_stop};
 use crate::settings::Settings;
-use compute::cuda::Context;
 use compute::net::{Layout, init};
 use compute::population::Precision;
 use compute::{Budget, Choice, Net, Opened};
 use files::{Error, Kind, Result, format_bytes};
 use learn::failed;
-use machine::{NetLoad, StepKind, measure_net};
 use market::OBSERVED;
 use random::{SplitMix, normal};
 use search::cuda::{HonestModels, HonestSearch, LinearSearch};
-use search::{
-    Bootstrap, Evaluate, LinearRow, LinearWorld, MarketWorld, Mode, NetEvaluator, Root, RootRule, Search, Towers, World,
-};
+use search::{Bootstrap, LinearRow, LinearWorld, MarketWorld, Mode, NetEvaluator, Root, RootRule, Search, World};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,8 +37,8 @@ const HORIZON: u32 = 8;
 /// The world of the reference mode.
 const SHRINKING: LinearWorld =
     LinearWorld { inputs: INPUTS, actions: ACTIONS, shrink: 0.99, push: 0.01, discount: 0.99 };
-/// Passes of the net alone between two looks at the clock.
-const PASSES: usize = 8;
+/// As `train` has it.
+const HONEST: Mode = Mode::Honest { in_flight: 1 };
 /// What is timed repeats at least so often, where it is shorter than the time for it.
 const REPEATS: usize = 3;
 
@@ -106,10 +105,13 @@ pub struct SearchBenchRow {
     /// the honest one; on a card also those of simulations that end where nothing is to be evaluated, which it
     /// computes as well.
     pub leaves_per_s: Option<f64>,
-    /// Rows that the net alone does in a second, in batches of as many rows as there are roots.
+    /// Rows of a batch of the net alone: as many as a simulation of all roots evaluates. That is one for each root in
+    /// the reference mode, and all codes of each in the honest one.
+    pub inference_batch: usize,
+    /// Rows that the net alone does in a second, in such batches; of the value's layers alone, where the leaves of an
+    /// honest search on a processor ask no more.
     pub inference_rows_per_s: Option<f64>,
-    /// Leaves over rows of the net alone. Above 1 where batches of leaves are larger than the roots, or where leaves
-    /// ask the value's layers alone.
+    /// Leaves over rows of the net alone.
     pub share_of_inference: Option<f64>,
     /// Bytes of trees, nets and roots on the device.
     pub memory_bytes: u64,
@@ -136,6 +138,13 @@ impl Load {
         match self {
             Load::HonestOnProcessor | Load::HonestOnCard => "honest",
             Load::ReferenceOnProcessor | Load::ReferenceOnCard => "reference",
+        }
+    }
+
+    fn searches(self) -> Mode {
+        match self {
+            Load::HonestOnProcessor | Load::HonestOnCard => HONEST,
+            Load::ReferenceOnProcessor | Load::ReferenceOnCard => Mode::Reference,
         }
     }
 
@@ -265,7 +274,7 @@ fn budget(settings: &Settings, device: &Opened) -> Result<u64> {
 }
 
 impl Bench<'_> {
-    /// One row; `alone` is the rate of the net by itself at this number of roots, once it is known.
+    /// One row; `alone` is the rate of the net by itself with this number of roots, once it is known.
     fn row(&mut self, load: Load, roots: usize, simulations: usize, alone: &mut Option<f64>) -> Result<SearchBenchRow> {
         let measured = match load {
             Load::HonestOnProcessor => self.honest(roots, simulations, alone),
@@ -278,6 +287,7 @@ impl Bench<'_> {
             mode: load.mode(),
             roots,
             simulations,
+            inference_batch: roots * self.settings(simulations, load.searches()).codes,
             simulations_per_s: None,
             roots_per_s: None,
             search_ms: None,
@@ -317,7 +327,7 @@ impl Bench<'_> {
     fn honest(&mut self, roots: usize, simulations: usize, alone: &mut Option<f64>) -> Result<Measured> {
         let world = self.market.take().map_or_else(bench_market, Ok).map_err(failed)?;
         let known = bench_roots(&world, roots);
-        let settings = self.settings(simulations, Mode::Honest { in_flight: 1 });
+        let settings = self.settings(simulations, HONEST);
         // What is known at a root is owned, beside its row.
         let beside = world.model().rows().bytes() + (roots * 4 * FEATURES) as u64;
         let measured = self.on_processor(&world, known, &settings, beside, alone);
@@ -328,6 +338,11 @@ impl Bench<'_> {
     fn reference(&mut self, roots: usize, simulations: usize, alone: &mut Option<f64>) -> Result<Measured> {
         let settings = self.settings(simulations, Mode::Reference);
         self.on_processor(&SHRINKING, linear_rows(roots), &settings, 0, alone)
+    }
+
+    /// Seconds for the net alone.
+    fn alone_s(&self) -> f64 {
+        self.request.seconds.min(0.5)
     }
 
     /// A search of any world on all threads; `beside` are bytes that trees, nets and roots do not count.
@@ -352,8 +367,9 @@ impl Bench<'_> {
         let nets = NetEvaluator::several(&self.net, &self.params, self.threads).map_err(failed)?;
         let mut nets: Vec<Counted> = nets.into_iter().map(|net| Counted { net, leaves: 0 }).collect();
         if alone.is_none() {
-            let (rate, _) = median_of(self.request.seconds.min(0.5), || net_alone(&mut nets, roots))?;
-            *alone = Some(roots as f64 / rate);
+            let (batch, values_alone) = (roots * settings.codes, settings.mode != Mode::Reference);
+            let (batch_s, _) = median_of(self.alone_s(), || alone::batch_s(&mut nets, batch, values_alone))?;
+            *alone = Some(batch as f64 / batch_s);
         }
         let mut search = Search::new(world, settings, self.threads, self.budget).map_err(failed)?;
         let all: Vec<Root<W::Known>> =
@@ -375,7 +391,7 @@ impl Bench<'_> {
     fn honest_on_card(&mut self, roots: usize, simulations: usize, alone: &mut Option<f64>) -> Result<Measured> {
         let Opened::Cuda(context) = &self.device else { return Err(Error::input("there is no card")) };
         let invalid = |e: compute::Error| Error::new(Kind::Usage, e.to_string());
-        let settings = self.settings(simulations, Mode::Honest { in_flight: 1 });
+        let settings = self.settings(simulations, HONEST);
         let world = match &mut self.market {
             Some(world) => world,
             none => none.insert(bench_market().map_err(failed)?),
@@ -400,7 +416,8 @@ impl Bench<'_> {
             Err(why) => return Err(failed(why)),
         };
         if alone.is_none() {
-            *alone = self.rate_on_card(context, roots)?;
+            let batch = roots * settings.codes;
+            *alone = alone::rate_on_card(context, &self.net, batch, self.budget, self.alone_s());
         }
         let (search_s, searches) = median_of(self.request.seconds, || {
             check_stop()?;
@@ -428,7 +445,7 @@ impl Bench<'_> {
             *alone = match search.pass_s().map_err(failed)? {
                 Some(seconds) => Some(roots as f64 / seconds),
                 // Passes of a small net are inside the search; alone it is timed as any net is.
-                None => self.rate_on_card(context, roots)?,
+                None => alone::rate_on_card(context, &self.net, roots, self.budget, self.alone_s()),
             };
         }
         let known = linear_rows(roots);
@@ -443,75 +460,10 @@ impl Bench<'_> {
         let leaves = (roots * (simulations + 1)) as f64;
         Ok(Measured { memory_bytes, timed: Ok(Timed { search_s, searches, leaves }) })
     }
-
-    /// Rows a second of the net's layers in batches of so many rows.
-    fn rate_on_card(&self, context: &Arc<Context>, batch: usize) -> Result<Option<f64>> {
-        let mut net = self.net.clone();
-        // Inputs from a table, and outputs as classes: what `bench net` times.
-        net.inputs.iter_mut().for_each(|input| input.dense = false);
-        net.heads.iter_mut().for_each(|head| head.classes = head.classes.max(2));
-        let load = NetLoad {
-            net,
-            batch,
-            members: 1,
-            precision: Precision::Bf16,
-            step: StepKind::Infer,
-            tune: false,
-            seconds: self.request.seconds.min(0.5),
-        };
-        let rate = measure_net(&Opened::Cuda(Arc::clone(context)), Budget::Bytes(self.budget), &load);
-        Ok(rate.ok().map(|rate| rate.samples_per_s))
-    }
 }
 
 fn beyond(needed: u64, budget: u64) -> String {
     format!("needs {}, the memory budget is {}", format_bytes(needed), format_bytes(budget))
-}
-
-/// A net that counts the leaves it was asked about.
-struct Counted {
-    net: NetEvaluator,
-    leaves: u64,
-}
-
-impl Evaluate for Counted {
-    fn evaluate(&mut self, shown: &[f32], logits: &mut [f32], values: &mut [f32]) -> compute::Result<()> {
-        self.leaves += values.len() as u64;
-        self.net.evaluate(shown, logits, values)
-    }
-
-    fn towers(&mut self) -> Option<&mut dyn Towers> {
-        self.net.towers().is_some().then_some(self as &mut dyn Towers)
-    }
-}
-
-impl Towers for Counted {
-    fn values(&mut self, shown: &[f32], values: &mut [f32]) -> compute::Result<()> {
-        self.leaves += values.len() as u64;
-        self.net.values(shown, values)
-    }
-
-    fn logits(&mut self, shown: &[f32], logits: &mut [f32]) -> compute::Result<()> {
-        self.net.logits(shown, logits)
-    }
-}
-
-/// Seconds of the net alone on as many rows as there are roots, all threads together.
-fn net_alone(nets: &mut [Counted], roots: usize) -> Result<f64> {
-    let each = roots.div_ceil(nets.len());
-    let parts = nets.iter_mut().enumerate().map(|(at, net)| (net, each.min(roots.saturating_sub(at * each))));
-    let run = |net: &mut Counted, rows: usize| {
-        let shown = vec![0.1; rows * INPUTS];
-        let (mut logits, mut values) = (vec![0.0; rows * ACTIONS], vec![0.0; rows]);
-        (0..PASSES).try_for_each(|_| net.net.evaluate(&shown, &mut logits, &mut values))
-    };
-    let clock = Instant::now();
-    std::thread::scope(|scope| {
-        let all: Vec<_> = parts.map(|(net, rows)| scope.spawn(move || run(net, rows))).collect();
-        all.into_iter().try_for_each(|one| one.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
-    })
-    .map_err(failed)?;
-    Ok(clock.elapsed().as_secs_f64() / PASSES as f64)
 }
 
 /// The median of what repeats for so long, after one that warms up, and how often it did; something longer runs once.
@@ -535,76 +487,4 @@ fn linear_rows(roots: usize) -> Vec<LinearRow> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(mode: &str) -> BenchSearch {
-        BenchSearch {
-            net: "16t,16t".into(),
-            roots: vec![5, 40],
-            simulations: vec![3, 7],
-            scenarios: 8,
-            mode: mode.into(),
-            device: "cpu".into(),
-            seconds: 1e-3,
-        }
-    }
-
-    /// Leaves are counted as the modes have them, and rates follow from each other.
-    #[test]
-    fn rows_count_simulations_and_leaves() {
-        let mut settings = Settings::default();
-        settings.set("threads=2").unwrap();
-        let benched = bench_search(&request("auto"), &settings, &mut |_| {}).unwrap();
-        let keys: Vec<(&str, usize, usize)> = benched.rows.iter().map(|r| (r.mode, r.roots, r.simulations)).collect();
-        let each = [(5, 3), (5, 7), (40, 3), (40, 7)];
-        let wanted: Vec<(&str, usize, usize)> =
-            ["honest", "reference"].iter().flat_map(|mode| each.map(|(r, s)| (*mode, r, s))).collect();
-        assert_eq!(keys, wanted);
-        for row in &benched.rows {
-            let (per_s, ms) = (row.simulations_per_s.unwrap(), row.search_ms.unwrap());
-            let simulations = (row.roots * row.simulations) as f64;
-            assert!((per_s * ms / 1e3 / simulations - 1.0).abs() < 1e-9, "{row:?}");
-            let leaves = row.leaves_per_s.unwrap() * ms / 1e3 / row.roots as f64;
-            match row.mode {
-                // The root and every simulation.
-                "reference" => assert!((leaves - (1 + row.simulations) as f64).abs() < 1e-6, "{row:?}"),
-                // The root, three actions on all scenarios, and 16 codes for a simulation that expands something.
-                _ => {
-                    let most = (1 + 3 * 8 + 16 * row.simulations) as f64;
-                    assert!((25.0 - 1e-6..=most + 1e-6).contains(&leaves), "{leaves} of {most}: {row:?}");
-                }
-            }
-            let share = row.share_of_inference.unwrap();
-            assert!(share > 0.0 && row.inference_rows_per_s.unwrap() > 0.0 && row.memory_bytes > 1000, "{row:?}");
-        }
-        // More simulations are more memory.
-        assert!(benched.rows[0].memory_bytes < benched.rows[1].memory_bytes);
-    }
-
-    /// What does not fit is said and not run; what makes no sense is refused.
-    #[test]
-    fn rows_beyond_the_budget_are_not_run() {
-        let mut settings = Settings::default();
-        settings.set("memory=64MiB").unwrap();
-        let large = BenchSearch { simulations: vec![4, 20_000], ..request("honest") };
-        let benched = bench_search(&large, &settings, &mut |_| {}).unwrap();
-        for row in &benched.rows {
-            let fits = row.memory_bytes <= 64 << 20;
-            assert_eq!(fits, row.simulations == 4, "{row:?}");
-            assert_eq!((row.simulations_per_s.is_some(), row.refused.is_none()), (fits, fits), "{row:?}");
-        }
-        let said = benched.rows[1].refused.clone().unwrap();
-        assert!(said.contains("the memory budget is 64.0 MiB"), "{said}");
-        for (wrong, part) in [
-            (BenchSearch { mode: "fast".into(), ..request("") }, "<mode=fast>"),
-            (BenchSearch { net: "row:3 / 8 / policy:3 + value:1".into(), ..request("auto") }, "64 numbers"),
-            (BenchSearch { net: "8-x".into(), ..request("auto") }, "column"),
-            (BenchSearch { seconds: 0.0, ..request("auto") }, "not a usable time"),
-            (BenchSearch { device: "tpu".into(), ..request("auto") }, "not a device"),
-        ] {
-            let why = bench_search(&wrong, &settings, &mut |_| {}).unwrap_err();
-            assert!(why.kind == Kind::Usage && why.to_string().contains(part), "{part}: {why}");
-        }
-    }
-}
+mod tests;

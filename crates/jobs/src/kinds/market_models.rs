@@ -12,6 +12,9 @@ pub struct MarketModelRow {
     pub fold: usize,
     /// What is searched in: `bootstrap` or `learned`.
     pub model: String,
+    /// The feature whose sign is believed at roots, for long or for short; null where none is.
+    #[serde(default)]
+    pub trend: Option<String>,
     /// Both models on rows that neither was fitted to; null where only the bootstrap was wanted, or rows were too few.
     pub held_out: Option<HeldOut>,
 }
@@ -55,7 +58,7 @@ impl ForecastRow {
 
 impl MarketModelRow {
     /// Of a fold, counted from 0.
-    pub(super) fn new(fold: usize, market: &FoldMarket) -> MarketModelRow {
+    pub(super) fn new(fold: usize, market: &FoldMarket, trend: Option<String>) -> MarketModelRow {
         let held_out = market.comparison().map(|both| HeldOut {
             rows: both.roots,
             horizon: both.horizon,
@@ -64,7 +67,7 @@ impl MarketModelRow {
             learned: ForecastRow::new(&both.learned),
             errors: ForecastRow::new(&both.errors),
         });
-        MarketModelRow { fold: fold + 1, model: market.model().name().into(), held_out }
+        MarketModelRow { fold: fold + 1, model: market.model().name().into(), trend, held_out }
     }
 
     fn is_learned(&self) -> bool {
@@ -81,9 +84,12 @@ pub(super) fn sentence(rows: &[MarketModelRow]) -> Option<String> {
         n if n == all => "the learned one".to_string(),
         n => format!("the learned one in {n} of {}, else the bootstrap", format_plural(all as u64, "fold")),
     };
+    let trend = rows.iter().find_map(|row| row.trend.as_ref());
+    let trend =
+        trend.map_or(String::new(), |name| format!("; at a root the sign of `{name}` speaks for long or short"));
     let both: Vec<&HeldOut> = rows.iter().filter_map(|row| row.held_out.as_ref()).collect();
     if both.is_empty() {
-        return Some(format!("the market model is {which}"));
+        return Some(format!("the market model is {which}{trend}"));
     }
     let mean = |of: fn(&HeldOut) -> f64| both.iter().map(|own| of(own)).sum::<f64>() / both.len() as f64;
     let [bootstrap, learned] = [mean(|own| own.bootstrap.crps), mean(|own| own.learned.crps)];
@@ -91,7 +97,7 @@ pub(super) fn sentence(rows: &[MarketModelRow]) -> Option<String> {
         [mean(|own| own.bootstrap.coverage), mean(|own| own.learned.coverage)].map(|x| format_fixed(100.0 * x, 0));
     Some(format!(
         "the market model is {which}: on rows held out the CRPS of next moves is {} by the bootstrap and {} by the \
-         learned model, {inside} and {inside_learned} % of them inside the central 80 %",
+         learned model, {inside} and {inside_learned} % of them inside the central 80 %{trend}",
         format_fixed(bootstrap, 3),
         format_fixed(learned, 3),
     ))
@@ -148,6 +154,7 @@ mod tests {
         let row = |fold, model: &str, learned| MarketModelRow {
             fold,
             model: model.into(),
+            trend: (fold == 2).then(|| "above_sma_20".to_string()),
             held_out: Some(HeldOut {
                 rows: 800,
                 horizon: 8,
@@ -161,6 +168,10 @@ mod tests {
         let text = sentence(&both).unwrap();
         assert!(text.contains("the learned one in 1 of 2 folds, else the bootstrap: "), "{text}");
         assert!(text.contains("0.600 by the bootstrap and 0.580 by the learned model, 79 and 79 %"), "{text}");
+        assert!(
+            text.ends_with("central 80 %; at a root the sign of `above_sma_20` speaks for long or short"),
+            "{text}"
+        );
         let alone = MarketModelRow { held_out: None, ..both[0].clone() };
         assert_eq!(sentence(std::slice::from_ref(&alone)).unwrap(), "the market model is the bootstrap");
         assert_eq!((sentence(&[]), table(&[]).is_none()), (None, true));

@@ -17,7 +17,7 @@ use account::Action;
 use compute::Opened;
 use compute::population::Precision;
 use features::{Dataset, Input, catalogue};
-use files::Result;
+use files::{Error, Result, format_count};
 use judge::split::Splits;
 use learn::expert::{Expert, Hypers, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend};
 use learn::ppo::{Deciders, FoldPolicy};
@@ -143,17 +143,21 @@ fn iterations(settings: &Settings) -> u32 {
     units(settings, timesteps(settings), hypers(settings).rows())
 }
 
-/// Columns of indicators of the chapter on trends, counted through all inputs.
-fn trend(inputs: &[Input], settings: &Settings) -> Trend {
+/// Columns that are computed of indicators of the chapter on trends, whatever they are called, counted through all
+/// inputs.
+fn trend(data: &Dataset, settings: &Settings) -> Result<Trend> {
     let names: Vec<&str> = catalogue().filter(|i| i.kind == features::Kind::Trend).map(|i| i.name).collect();
     let is_trend =
-        |column: &str| column.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| names.contains(&word));
-    let columns = inputs.iter().flat_map(|input| &input.columns).enumerate();
-    Trend {
-        columns: columns.filter(|(_, name)| is_trend(name)).map(|(at, _)| at).collect(),
-        weight: settings.search.trend_prior as f32,
-        inverted: settings.search.invert_trend,
+        |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| names.contains(&word));
+    let columns = data.row_columns().enumerate();
+    let columns: Vec<usize> = columns.filter(|(_, column)| is_trend(&column.text)).map(|(at, _)| at).collect();
+    let inverted = settings.search.invert_trend;
+    if inverted && columns.is_empty() {
+        let what = "there is no trend to invert: no feature is computed of an indicator of trends";
+        let remedy = "add one, as in <features.set=\"close/sma(50) - 1, rsi(14)\">, or leave <search.invert_trend> out";
+        return Err(Error::new(files::Kind::Usage, what).remedy(remedy));
     }
+    Ok(Trend { columns, weight: settings.search.trend_prior as f32, inverted })
 }
 
 /// An error where something was set that other learners alone go by.
@@ -172,6 +176,19 @@ fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
+/// An error where a whole training has fewer roots than accounts: a single iteration would take many times as long as
+/// what was asked for.
+fn refuse_idle_accounts(settings: &Settings) -> Result<()> {
+    let (accounts, roots) = (SearchRule::of(settings).n_envs, timesteps(settings));
+    if accounts <= roots.max(ROOTS) {
+        return Ok(());
+    }
+    let [accounts, roots] = [accounts, roots].map(|n| format_count(n as u64));
+    let what = format!("{accounts} accounts, and {roots} roots in a whole training: most would never take a step");
+    let remedy = "give fewer accounts with <ppo.n_envs> or <search.roots>, or more roots with <ppo.timesteps>";
+    Err(Error::new(files::Kind::Usage, what).remedy(remedy))
+}
+
 /// The experts of settings, and the bars they trade.
 fn expert<'a>(
     source: &'a Source,
@@ -185,12 +202,13 @@ fn expert<'a>(
     if all.iter().any(|own| own.ppo.gamma != settings.ppo.gamma) {
         return Err(usage("a fold has one market, and so one `ppo.gamma`", "set <ppo.gamma> for all configs"));
     }
+    all.iter().try_for_each(refuse_idle_accounts)?;
     let configs = all.iter().zip(&source.nets).map(|(own, net)| config(own, net)).collect::<Result<_>>()?;
     let (hypers, iterations) = (all.iter().map(hypers).collect(), all.iter().map(iterations).collect());
     let spec = Spec {
         policies: spec(settings, configs, hypers, iterations),
         gamma: settings.ppo.gamma as f32,
-        trend: trend(&source.problem.inputs, settings),
+        trend: trend(data, settings)?,
         model: model_rule(settings, device)?,
     };
     let episodes = episodes(data, settings)?;
@@ -286,7 +304,12 @@ impl Searching {
 
     /// The market model of every fold.
     pub(super) fn market_models(&self) -> Result<Vec<MarketModelRow>> {
-        let row = |fold| Ok(MarketModelRow::new(fold, &*self.expert.market(fold).map_err(learn::failed)?));
+        let names: Vec<&String> = self.problem.inputs.iter().flat_map(|input| &input.columns).collect();
+        let row = |fold| {
+            let market = self.expert.market(fold).map_err(learn::failed)?;
+            let trend = market.trend_column().map(|column| names[column].clone());
+            Ok(MarketModelRow::new(fold, &market, trend))
+        };
         (0..self.expert.extent().folds).map(row).collect()
     }
 

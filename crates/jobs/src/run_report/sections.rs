@@ -441,8 +441,15 @@ fn curve_charts(all: &[MemberCurve]) -> Vec<Curves> {
             let (x, y) = mean_curve(all, name);
             Curve { name: what.into(), colour, faint: false, x, y }
         };
-        let validation = if name.starts_with("valid_") { "validation, mean" } else { "mean" };
+        // Searchers are validated with search and without.
+        let beside = (name == "valid_growth" && known("net_growth")).then_some("net_growth");
+        let validation = match name.starts_with("valid_") {
+            true if beside.is_some() => "validation with search, mean",
+            true => "validation, mean",
+            false => "mean",
+        };
         let mut series = vec![mean_of(validation, name, 0)];
+        series.extend(beside.map(|alone| mean_of("net alone, mean", alone, 2)));
         let training = name.replace("valid_", "train_");
         if training != name && known(&training) {
             series.push(mean_of("training, mean", &training, 1));

@@ -20,6 +20,7 @@ mod model;
 mod policy;
 mod replay;
 mod returns;
+mod rollout;
 mod training;
 
 pub use model::{FoldMarket, Trend};

@@ -177,6 +177,12 @@ impl FoldMarket {
         self.world.model().rows().bytes() + more
     }
 
+    /// The column whose sign guides roots, counted through all inputs; none where there is no trend, or it counts
+    /// nothing.
+    pub fn trend_column(&self) -> Option<usize> {
+        self.prior.map(|prior| prior.column as usize)
+    }
+
     /// What a trend added to a root's logits, `[A]`.
     pub(super) fn prior_of(&self, known: &InfoSet) -> [f32; ACTIONS] {
         let Some(Prior { column, zero, weight }) = self.prior else { return [0.0; ACTIONS] };

@@ -6,37 +6,40 @@
 //! in one.
 //!
 //! Draws, accounts and trees have the bits of the processor; nets compute in bf16. What an account is shown is
-//! `account::shown`, and the model is the [`Bootstrap`]. **A model's rows end where its training ends**: a row behind
-//! the last is the last, is noted, and makes the search an error.
+//! `account::shown`, and the model is the [`Bootstrap`](crate::Bootstrap). **A model's rows end where its training
+//! ends**: a row behind the last is the last, is noted, and makes the search an error.
 //!
 //! Left out: several simulations of a root in flight; a card has enough roots.
 
-use super::arguments::{Honest, HonestRound, HonestSmall, Models, Pack, Plain, Probe};
+mod memory;
+mod models;
+mod rounds;
+
+pub use models::{HonestModel, HonestModels};
+
+use super::arguments::{Honest, HonestSmall, Pack};
 use super::packed::Shape;
-use super::{BORDER, THREADS, counted, put};
-use crate::bootstrap::{Bootstrap, COLUMNS, Cells};
+use super::{BORDER, THREADS, counted};
 use crate::market::InfoSet;
 use crate::outcome::Outcomes;
 use crate::run::{Root, gumbels_of};
-use crate::select;
 use crate::settings::{Mode, RootRule, Settings};
 use crate::world::root_path;
-use account::{Account, Bar, Params, SHOWN, ln_1p};
-use compute::cuda::{Array, Context, Graph, Grid, Image, Kernel, Module, Slab, Stream};
-use compute::nets::{MemberSetup, Nets, OnCard, Setup};
+use account::{Account, Bar, Params, SHOWN};
+use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Stream};
+use compute::nets::{MemberSetup, Nets, Setup};
 use compute::population::{Pins, Precision};
 use compute::{Budget, Error, Net, Opened, Result, Tables, image};
+use memory::{Extent, arrays, most_each, roots_bytes, shared_of, wide_per};
+use models::logarithm;
+use rounds::{PlainNet, Rounds, Wide};
 use std::sync::Arc;
 
 static HONEST: Image = image!("honest");
 
 /// As `honest.cuh` and `honest.cu` have them.
 const ACTIONS: usize = 3;
-const DECISION: usize = 18;
-const AFTER: usize = 3;
-const MARKET: usize = 4;
 const STATE: usize = 12;
-const PRICES: usize = 4;
 const ROOT_NUMBERS: usize = Params::NUMBERS + Bar::NUMBERS + STATE;
 const ROOT_FLOATS: usize = 11;
 const ROOT_WORDS: usize = 6;
@@ -45,19 +48,6 @@ const MOST_ROWS: usize = 64;
 const MOST_EACH: usize = 8;
 /// Decisions and markets of a tree: an index is half a word, and one value of it means none.
 const MOST_NODES: usize = 0xffff;
-/// Rows of one pass of a wide net, about: what is shown of them lies on the card.
-const WIDE_ROWS: usize = 1 << 17;
-/// Sizes of wide searches whose graphs are kept.
-const KEPT: usize = 4;
-
-/// A model, and what the values of its nets are counted in.
-#[derive(Debug, Clone, Copy)]
-pub struct HonestModel<'a> {
-    /// What may come.
-    pub model: &'a Bootstrap,
-    /// A net's value is multiplied by it.
-    pub unit: f32,
-}
 
 /// A root with the model and the net that it is searched by.
 #[derive(Debug, Clone, Copy)]
@@ -70,126 +60,6 @@ pub struct HonestRoot<'a> {
     pub net: usize,
     /// What is added to the net's logits of the root.
     pub prior: [f32; ACTIONS],
-}
-
-/// Models on a card; any number of searches share them.
-pub struct HonestModels {
-    context: Arc<Context>,
-    models: Models,
-    cells: Vec<Cells>,
-    rows: Vec<usize>,
-    bytes: u64,
-}
-
-impl HonestModels {
-    /// Bytes of a model of so many rows and features on a card, about.
-    pub fn need(rows: usize, features: usize) -> u64 {
-        (rows * (4 * features + 8 * Bar::NUMBERS + 4 * (2 + 1 + COLUMNS + 1))) as u64
-    }
-
-    /// Puts models on a card.
-    ///
-    /// # Errors
-    ///
-    /// Where there is none, their observations differ in length, or the memory is not enough.
-    pub fn new(context: &Arc<Context>, all: &[HonestModel<'_>]) -> Result<HonestModels> {
-        let Some(first) = all.first() else { return Err(Error::Invalid("no model; give at least one".into())) };
-        let features = first.model.rows().features();
-        let (mut words, mut bars, mut observations, mut times) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut clocks, mut keys, mut members, mut starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for HonestModel { model, unit } in all {
-            let (rows, cells) = (model.rows(), model.cells());
-            if rows.features() != features {
-                return Err(Error::Invalid(format!(
-                    "models of {features} and of {} features; all of a search have as many",
-                    rows.features()
-                )));
-            }
-            let ends = [clocks.len(), rows.len(), members.len(), cells.members().len(), starts.len(), cells.columns()];
-            for word in ends {
-                words.push(counted(word)?);
-            }
-            words.extend([unit.to_bits(), 0]);
-            for row in rows.all() {
-                bars.extend(row.bar.numbers());
-                times.extend([row.time[0], logarithm(row.time[1])]);
-                clocks.push(row.clock);
-            }
-            observations.extend_from_slice(rows.observations());
-            keys.extend(rows.observations().chunks_exact(features).flat_map(|row| cells.key(row)));
-            members.extend_from_slice(cells.members());
-            starts.extend_from_slice(cells.starts());
-        }
-        let words_of_four = words.len()
-            + observations.len()
-            + times.len()
-            + clocks.len()
-            + keys.len()
-            + members.len()
-            + starts.len()
-            + 1;
-        let bytes = 4 * words_of_four as u64 + 8 * bars.len() as u64 + 12 * BORDER;
-        let mut slab = context.slab(bytes)?;
-        let stream = Stream::new(context)?;
-        let models = Models {
-            models: put(&mut slab, &stream, &words)?,
-            bars: put(&mut slab, &stream, &bars)?,
-            observations: put(&mut slab, &stream, &observations)?,
-            times: put(&mut slab, &stream, &times)?,
-            clocks: put(&mut slab, &stream, &clocks)?,
-            keys: put(&mut slab, &stream, &keys)?,
-            members: put(&mut slab, &stream, &members)?,
-            starts: put(&mut slab, &stream, &starts)?,
-            reached: put(&mut slab, &stream, &[0u32])?,
-            features: features as u32,
-        };
-        Ok(HonestModels {
-            context: Arc::clone(context),
-            models,
-            cells: all.iter().map(|own| own.model.cells().clone()).collect(),
-            rows: all.iter().map(|own| own.model.rows().len()).collect(),
-            bytes,
-        })
-    }
-
-    /// Bytes that they take.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The clock time that a kernel gets for a row of a model: of one behind the last that of the last, and then every
-    /// search on these models is an error. For tests.
-    ///
-    /// # Errors
-    ///
-    /// Where there is no such model, or the card fails.
-    pub fn probe(&self, model: usize, row: u32) -> Result<u32> {
-        if model >= self.rows.len() {
-            return Err(Error::Invalid(format!("model {model}; there are {}", self.rows.len())));
-        }
-        let stream = Stream::new(&self.context)?;
-        let to = put(&mut self.context.slab(BORDER)?, &stream, &[0u32])?;
-        let given = Probe { models: self.models.clone(), to: to.clone(), model: model as u32, row };
-        let kernel: Kernel<Probe> = Module::load(&self.context, &HONEST)?.kernel("probe_row")?;
-        kernel.launch(&stream, Grid::row(1, 1), &given)?;
-        Ok(to.get(&stream)?[0])
-    }
-
-    /// Refuses what was found with a row behind the end of a model's training.
-    fn refuse_reached(&self, stream: &Stream) -> Result<()> {
-        match self.models.reached.get(stream)?[0] {
-            0 => Ok(()),
-            _ => Err(Error::Invalid(
-                "a search asked for a row behind the end of its model's training; this is a bug, please report it"
-                    .into(),
-            )),
-        }
-    }
-}
-
-/// ln(1 + bars) to a forced close.
-fn logarithm(bars: f32) -> f32 {
-    ln_1p(f64::from(bars)) as f32
 }
 
 /// A search on a card with its memory, which is taken once.
@@ -210,7 +80,7 @@ enum Way {
     Small(Box<Small>),
     Wide(Box<Wide>),
     /// One net without layers, in f32: for comparisons.
-    Plain(Box<Rounds>, Kernel<Plain>, Array<f32>),
+    Plain(Box<PlainNet>),
 }
 
 struct Small {
@@ -221,50 +91,6 @@ struct Small {
     shared: u32,
     blocks: usize,
     most_each: usize,
-}
-
-struct Rounds {
-    kernel: Kernel<HonestRound>,
-    given: HonestRound,
-}
-
-struct Wide {
-    rounds: Rounds,
-    nets: Nets,
-    graphs: Vec<Captured>,
-}
-
-/// All rounds of a search with so many roots of each net.
-struct Captured {
-    roots: usize,
-    graphs: Vec<Graph>,
-    /// What they write: heads of the roots, of their scenarios and of codes.
-    _heads: [Vec<Array<f32>>; 3],
-}
-
-/// What a tree takes.
-struct Extent {
-    words: usize,
-    doubles: usize,
-    /// Rows that are evaluated at once, at most.
-    rows: usize,
-}
-
-impl Extent {
-    fn of(settings: &Settings) -> Extent {
-        let (sims, codes, scenarios) = (settings.simulations as usize, settings.codes, settings.scenarios);
-        let decisions = 1 + ACTIONS * scenarios + sims * codes;
-        let markets = 1 + scenarios + sims * codes;
-        Extent {
-            words: decisions * DECISION + (ACTIONS + sims) * AFTER + markets * MARKET,
-            doubles: STATE * decisions + PRICES * markets,
-            rows: (ACTIONS * scenarios).max(codes),
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        (4 * self.words + 8 * self.doubles + 4 * (SHOWN + 1) * self.rows) as u64
-    }
 }
 
 /// What is wrong with settings on a card, if anything.
@@ -398,17 +224,14 @@ impl HonestSearch {
         roots: usize,
     ) -> Result<HonestSearch> {
         let per = wide_per(settings, nets, roots);
-        let (mut made, slab) = HonestSearch::rounds(models, settings, discount, nets, per)?;
-        drop(slab);
+        let (made, rounds) = HonestSearch::rounds(models, settings, discount, nets, per)?;
         let device = Opened::Cuda(Arc::clone(&models.context));
         let tables = Tables::new(&device, Budget::default(), &[], &[])?;
         let setup = Setup::inference((per * Extent::of(settings).rows).min(PASS_ROWS), Precision::Bf16);
         let members: Vec<MemberSetup> = (0..nets).map(|id| MemberSetup { id: id as u32, scales: Vec::new() }).collect();
         let pins = Nets::plan_pins(&device, net, &setup, &Pins::default())?;
         let nets = Nets::new(&device, Budget::default(), net, &tables, &setup, &members, &pins)?;
-        let Way::Plain(rounds, ..) = made.way else { unreachable!("a search in rounds") };
-        made.way = Way::Wide(Box::new(Wide { rounds: *rounds, nets, graphs: Vec::new() }));
-        Ok(made)
+        Ok(made(Way::Wide(Box::new(Wide::new(rounds, nets)))))
     }
 
     /// A search whose one net is `[A + 1, inputs]` weights: f32 sums in the order of the inputs, logits first and then
@@ -429,20 +252,18 @@ impl HonestSearch {
         if weights.len() != (ACTIONS + 1) * inputs {
             return Err(Error::Invalid(format!("{} weights for {inputs} inputs", weights.len())));
         }
-        let (mut made, _) = HonestSearch::rounds(models, settings, discount, 1, wide_per(settings, 1, roots))?;
-        let Way::Plain(_, _, own) = &mut made.way else { unreachable!("a search in rounds") };
-        *own = put(&mut models.context.slab(4 * weights.len() as u64)?, &made.stream, weights)?;
-        Ok(made)
+        let (made, rounds) = HonestSearch::rounds(models, settings, discount, 1, wide_per(settings, 1, roots))?;
+        Ok(made(Way::Plain(Box::new(PlainNet::new(rounds, &models.context, weights)?))))
     }
 
-    /// What searches in rounds share; there is no net yet.
+    /// What searches in rounds share, to which their way is still to be given.
     fn rounds(
         models: &Arc<HonestModels>,
         settings: &Settings,
         discount: f32,
         nets: usize,
         per: usize,
-    ) -> Result<(HonestSearch, Slab)> {
+    ) -> Result<(impl FnOnce(Way) -> HonestSearch, Rounds)> {
         let (context, extent) = (&models.context, Extent::of(settings));
         let (features, roots) = (models.models.features as usize, nets * per);
         let inputs = features + SHOWN;
@@ -453,21 +274,10 @@ impl HonestSearch {
         let mut slab = context.slab(bytes)?;
         let stream = Stream::new(context)?;
         let search = arrays(models, &mut slab, &stream, settings, discount, roots, roots)?;
-        let given = HonestRound {
-            search: search.clone(),
-            shown: slab.array(roots * extent.rows * inputs)?,
-            logits: slab.array(roots * extent.rows * ACTIONS)?,
-            values: slab.array(roots * extent.rows)?,
-            ends: slab.array(2 * roots)?,
-            each: 1,
-            round: 0,
-        };
-        let module = Module::load(context, &HONEST)?;
-        let rounds = Rounds { kernel: module.kernel("honest_round")?, given };
-        let nothing = slab.array(0)?;
-        let way = Way::Plain(Box::new(rounds), module.kernel("plain_net")?, nothing);
+        let rounds = Rounds::new(&mut slab, &stream, &search, roots * extent.rows, inputs)?;
         let (models, settings) = (Arc::clone(models), settings.clone());
-        Ok((HonestSearch { models, stream, settings, search, way, nets, most: roots, bytes }, slab))
+        let made = move |way| HonestSearch { models, stream, settings, search, way, nets, most: roots, bytes };
+        Ok((made, rounds))
     }
 
     /// Bytes of its memory on the card, without models and without what `Nets` takes for a wide net.
@@ -485,7 +295,7 @@ impl HonestSearch {
         match &self.way {
             Way::Small(_) => "a whole search in one kernel",
             Way::Wide(_) => "a kernel and a pass for each simulation",
-            Way::Plain(..) => "a net without layers",
+            Way::Plain(_) => "a net without layers",
         }
     }
 
@@ -517,7 +327,7 @@ impl HonestSearch {
                 )
             }
             Way::Wide(wide) => wide.nets.set_params(net, params),
-            Way::Plain(..) => Err(Error::Invalid("a net without layers has its weights".into())),
+            Way::Plain(_) => Err(Error::Invalid("a net without layers has its weights".into())),
         }
     }
 
@@ -558,7 +368,7 @@ impl HonestSearch {
                     keep(order, &self.search.found.part(0, order.len() * FOUND)?.get(&self.stream)?);
                 }
             }
-            Way::Wide(_) | Way::Plain(..) => {
+            Way::Wide(_) | Way::Plain(_) => {
                 let per = self.most / self.nets;
                 // Nets have as many roots each: who has fewer takes the first root again.
                 let mut of_nets: Vec<&[usize]> = Vec::new();
@@ -602,7 +412,7 @@ impl HonestSearch {
         order.sort_by_key(|at| roots[*at].net);
         match &self.way {
             Way::Small(_) => self.launch_small(roots, &order)?,
-            Way::Wide(_) | Way::Plain(..) => self.launch_rounds(order.len().div_ceil(self.nets))?,
+            Way::Wide(_) | Way::Plain(_) => self.launch_rounds(order.len().div_ceil(self.nets))?,
         }
         self.stream.wait()
     }
@@ -686,105 +496,11 @@ impl HonestSearch {
 
     /// All rounds of a search from `per` roots of each net.
     fn launch_rounds(&mut self, per: usize) -> Result<()> {
-        let (stream, settings, nets) = (&self.stream, &self.settings, self.nets);
-        let last = settings.simulations + 2;
         match &mut self.way {
             Way::Small(_) => Ok(()),
-            Way::Plain(rounds, kernel, weights) => {
-                let rounds = &mut **rounds;
-                for round in 0..=last {
-                    let rows = per * rows_of(settings, round);
-                    rounds.launch(stream, round, per, (&rounds.given.logits.clone(), &rounds.given.values.clone()))?;
-                    let given = Plain {
-                        shown: rounds.given.shown.clone(),
-                        weights: weights.clone(),
-                        logits: rounds.given.logits.clone(),
-                        values: rounds.given.values.clone(),
-                        inputs: self.models.models.features + SHOWN as u32,
-                        rows: counted(rows)?,
-                    };
-                    if round < last {
-                        kernel.launch(stream, Grid::row(rows, 128), &given)?;
-                    }
-                }
-                Ok(())
-            }
-            Way::Wide(wide) => {
-                if wide.graphs.iter().all(|own| own.roots != per) {
-                    let heads = |rows: usize| wide.nets.head_arrays(per * rows);
-                    let mut heads = heads;
-                    let heads = [heads(1)?, heads(ACTIONS * settings.scenarios)?, heads(settings.codes)?];
-                    // What is captured has to have run once.
-                    wide.run(stream, settings, nets, per, &heads, 0..last + 1)?;
-                    stream.wait()?;
-                    let mut graphs = Vec::new();
-                    for first in (0..=last).step_by(super::ROUNDS as usize) {
-                        let part = first..(first + super::ROUNDS).min(last + 1);
-                        graphs.push(stream.capture(|| wide.run(stream, settings, nets, per, &heads, part))?);
-                    }
-                    if wide.graphs.len() >= KEPT {
-                        wide.graphs.remove(0);
-                    }
-                    wide.graphs.push(Captured { roots: per, graphs, _heads: heads });
-                }
-                let own = wide.graphs.iter().find(|own| own.roots == per);
-                own.map_or(Ok(()), |own| own.graphs.iter().try_for_each(|graph| graph.launch(stream)))
-            }
+            Way::Plain(plain) => plain.search(&self.stream, &self.settings, per),
+            Way::Wide(wide) => wide.search(&self.stream, &self.settings, self.nets, per),
         }
-    }
-}
-
-impl Rounds {
-    /// One round of `per` roots of each net, which reads evaluations of the round before.
-    fn launch(
-        &mut self,
-        stream: &Stream,
-        round: u32,
-        roots: usize,
-        (logits, values): (&Array<f32>, &Array<f32>),
-    ) -> Result<()> {
-        let blocks = stream.context().gpu().multiprocessors as usize;
-        let each = roots.div_ceil(blocks).clamp(1, MOST_EACH);
-        self.given.search.roots = counted(roots)?;
-        (self.given.each, self.given.round) = (each as u32, round);
-        (self.given.logits, self.given.values) = (logits.clone(), values.clone());
-        let grid = Grid { blocks: [roots.div_ceil(each) as u32, 1, 1], threads: [THREADS, 1, 1], shared: 0 };
-        self.kernel.launch(stream, grid, &self.given)
-    }
-}
-
-impl Wide {
-    fn run(
-        &mut self,
-        stream: &Stream,
-        settings: &Settings,
-        nets: usize,
-        per: usize,
-        heads: &[Vec<Array<f32>>; 3],
-        rounds: std::ops::Range<u32>,
-    ) -> Result<()> {
-        for round in rounds {
-            // Evaluations of the round before; the first has none.
-            let before = &heads[round.saturating_sub(1).min(2) as usize];
-            self.rounds.launch(stream, round, nets * per, (&before[0], &before[1]))?;
-            if round < settings.simulations + 2 {
-                let rows = per * rows_of(settings, round);
-                let inputs = self.nets.net().extras();
-                let shown = self.rounds.given.shown.part(0, nets * rows * inputs)?;
-                let batch = OnCard { rows, ids: None, extras: Some(&shown) };
-                self.nets.forward_on(stream, batch, &heads[round.min(2) as usize])?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Rows of a root that a round shows.
-fn rows_of(settings: &Settings, round: u32) -> usize {
-    match round {
-        0 => 1,
-        1 => ACTIONS * settings.scenarios,
-        _ => settings.codes,
     }
 }
 
@@ -796,67 +512,6 @@ fn dense(net: &Net) -> Net {
     let mut net = net.clone();
     net.inputs.iter_mut().for_each(|input| input.dense = true);
     net
-}
-
-/// Roots of a block, at most: their codes are rows of one product.
-fn most_each(settings: &Settings) -> usize {
-    (MOST_ROWS / settings.codes).clamp(1, MOST_EACH)
-}
-
-/// Roots of each wide net that go at once.
-fn wide_per(settings: &Settings, nets: usize, roots: usize) -> usize {
-    (WIDE_ROWS / Extent::of(settings).rows / nets).clamp(1, roots.div_ceil(nets).max(1))
-}
-
-fn shared_of(shape: &Shape, weights_inside: bool) -> usize {
-    shape.shared(MOST_ROWS) + if weights_inside { 4 * shape.words } else { 0 }
-}
-
-/// Bytes of what is known of roots and what is found of them.
-fn roots_bytes(features: usize, roots: usize) -> u64 {
-    (roots * (8 * ROOT_NUMBERS + 4 * (features + ROOT_FLOATS + ROOT_WORDS + FOUND + 2))) as u64
-}
-
-fn arrays(
-    models: &HonestModels,
-    slab: &mut Slab,
-    stream: &Stream,
-    settings: &Settings,
-    discount: f32,
-    roots: usize,
-    trees: usize,
-) -> Result<Honest> {
-    let (features, extent) = (models.models.features as usize, Extent::of(settings));
-    let (rule, considered, init, base) = match settings.rule {
-        RootRule::Puct { init, base } => (0, 0, init, base),
-        RootRule::Gumbel { considered, .. } => (1, considered.min(ACTIONS), 0.0, 1.0),
-    };
-    let sequences: Vec<u32> =
-        (0..=considered).flat_map(|n| select::halving(n, settings.simulations as usize)).collect();
-    Ok(Honest {
-        models: models.models.clone(),
-        numbers: slab.array(roots * ROOT_NUMBERS)?,
-        floats: slab.array(roots * (features + ROOT_FLOATS))?,
-        root_words: slab.array(roots * ROOT_WORDS)?,
-        sequences: put(slab, stream, &sequences)?,
-        words: slab.array(trees * extent.words)?,
-        doubles: slab.array(trees * extent.doubles)?,
-        worths: slab.array(trees * ACTIONS * settings.scenarios)?,
-        found: slab.array(roots * FOUND)?,
-        word_stride: counted(extent.words)?,
-        double_stride: counted(extent.doubles)?,
-        roots: counted(roots)?,
-        scenarios: settings.scenarios as u32,
-        codes: settings.codes as u32,
-        simulations: settings.simulations,
-        depth: settings.depth,
-        rule,
-        considered: considered as u32,
-        init,
-        base,
-        discount,
-        seed: settings.seed,
-    })
 }
 
 /// What the words of `[roots, FOUND]` say.

@@ -92,6 +92,25 @@ fn what_lies_behind_the_end_of_the_training_changes_no_visit() {
     assert_ne!(clean, searched(&observations, &inside, &settings(), 2).unwrap());
 }
 
+/// Trees are counted from simulations, codes and depth: where all that lies above the depth is tried, more simulations
+/// add nothing. That none is larger than was counted is asserted while it grows.
+#[test]
+fn memory_is_counted_from_simulations_codes_and_depth() {
+    let (observations, rows) = rows(1200);
+    let of = |depth: u32, simulations: u32, codes: usize| {
+        let settings = Settings { simulations, scenarios: 4, codes, depth, ..settings() };
+        searched(&observations, &rows, &settings, 1).unwrap();
+        let model = Bootstrap::new(Rows::cut(&observations, FEATURES, &rows, |_| true).unwrap()).unwrap();
+        Search::need(&MarketWorld::new(model, 0.97, show, 1), &settings, 1).unwrap()
+    };
+    // 12 decisions behind the root: 36 afterstates behind these, 216 behind the next.
+    let by_depth = [1, 2, 3, 4, 9].map(|depth| of(depth, 300, 2));
+    assert!(by_depth[..4].is_sorted_by(|a, b| a < b) && by_depth[3] == by_depth[4], "{by_depth:?}");
+    assert_eq!(of(1, 30, 2), by_depth[0]);
+    assert_eq!(of(2, 36, 2), by_depth[1]);
+    assert!(of(2, 35, 2) < by_depth[1] && of(9, 300, 1) < by_depth[4]);
+}
+
 #[test]
 fn what_makes_no_sense_or_does_not_fit_is_refused() {
     let (observations, rows) = rows(1200);
