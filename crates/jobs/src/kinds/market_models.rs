@@ -85,7 +85,8 @@ pub(super) fn sentence(rows: &[MarketModelRow]) -> Option<String> {
         n => format!("the learned one in {n} of {}, else the bootstrap", format_plural(all as u64, "fold")),
     };
     let trend = rows.iter().find_map(|row| row.trend.as_ref());
-    let trend = trend.map_or(String::new(), |name| format!("; at a root the sign of `{name}` speaks for long or short"));
+    let trend =
+        trend.map_or(String::new(), |name| format!("; at a root the sign of `{name}` speaks for long or short"));
     let both: Vec<&HeldOut> = rows.iter().filter_map(|row| row.held_out.as_ref()).collect();
     if both.is_empty() {
         return Some(format!("the market model is {which}{trend}"));
@@ -167,7 +168,10 @@ mod tests {
         let text = sentence(&both).unwrap();
         assert!(text.contains("the learned one in 1 of 2 folds, else the bootstrap: "), "{text}");
         assert!(text.contains("0.600 by the bootstrap and 0.580 by the learned model, 79 and 79 %"), "{text}");
-        assert!(text.ends_with("central 80 %; at a root the sign of `above_sma_20` speaks for long or short"), "{text}");
+        assert!(
+            text.ends_with("central 80 %; at a root the sign of `above_sma_20` speaks for long or short"),
+            "{text}"
+        );
         let alone = MarketModelRow { held_out: None, ..both[0].clone() };
         assert_eq!(sentence(std::slice::from_ref(&alone)).unwrap(), "the market model is the bootstrap");
         assert_eq!((sentence(&[]), table(&[]).is_none()), (None, true));
