@@ -527,9 +527,9 @@ all scenarios of a root, 16 codes per simulation, 8 bars ahead. reference is the
 leaf per simulation. --net is written as for train (layers of policy and value, each with its own),
 or as a whole net: 'row:64 / 256-256 / policy:3 + value:1' shares its layers.
 
-leaves are rows that the net evaluates; net alone is what the same layers do by themselves, on as many
-rows at once as a simulation of all roots evaluates. What would not fit into --memory is shown and not
-run.
+leaves are rows that the net evaluates; net alone is what the same layers do by themselves, on as
+many rows at once as a simulation of all roots evaluates. Rows that would not fit into --memory are
+shown and not run.
 
 On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 

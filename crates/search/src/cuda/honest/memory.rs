@@ -1,5 +1,5 @@
-//! What a search takes on a card: a place for everything that its trees can hold, and arrays of what is known and found of
-//! its roots.
+//! What a search takes on a card: a place for everything that its trees can hold, and arrays of what is known and found
+//! of its roots.
 
 use super::super::arguments::Honest;
 use super::super::packed::Shape;

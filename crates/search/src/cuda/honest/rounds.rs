@@ -1,5 +1,5 @@
-//! A search in rounds: a kernel for all roots, then a pass of their nets, for the roots, for their scenarios and for each
-//! simulation. The kernel takes what the net said of the round before, and shows it the next rows.
+//! A search in rounds: a kernel for all roots, then a pass of their nets, for the roots, for their scenarios and for
+//! each simulation. The kernel takes what the net said of the round before, and shows it the next rows.
 
 use super::super::arguments::{Honest, HonestRound, Plain};
 use super::super::{ROUNDS, THREADS, counted, put};
