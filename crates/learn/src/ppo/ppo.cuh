@@ -199,7 +199,8 @@ __device__ __forceinline__ void policy_loss(u32 actions, f32 clip, f32 entropy_w
     // ln 2 and ln 3, as `random_ln` gives them.
     const f32 possible = choices == 3 ? random_ln(3.0f) : random_ln(2.0f);
     seen.entropy = choices > 1 ? __fdiv_rn(entropy, possible) : 1.0f;
-    const f32 scale = choices > 1 ? __fdiv_rn(entropy_weight, possible) : 0.0f;
+    // A numerator of zero would take the division's slow path.
+    const f32 scale = choices > 1 && entropy_weight != 0.0f ? __fdiv_rn(entropy_weight, possible) : 0.0f;
 #pragma unroll
     for (u32 a = 0; a < 3; a++) {
         const f32 chosen = a == action ? 1.0f : 0.0f;

@@ -14,7 +14,8 @@
 // warps, while rows of the next tile are on their way. Products of 64 rows with weights take rows from registers and
 // weights from shared memory; products over rows take both sides from there, turned, and stay in registers from the
 // first tile to the last, 16 rows at a time, in order. A column of ones behind the input and one behind the first layer
-// make the gradients of biases. All sums go as in `minibatch_5`, so that the bits are the same.
+// make the gradients of biases; rows of ones in registers make that of the head's. All sums go as in `minibatch_5`, so
+// that the bits are the same.
 //
 // A panel is a matrix of 64 rows of bf16 in shared memory, in pieces of 8 columns: [columns / 8][rows][8], with room
 // for one more row behind each piece, so that the pieces of a row lie in different banks. Eight rows of a piece are
@@ -130,6 +131,12 @@ __device__ __forceinline__ void multiply_rows(float (&d)[9][4], u64 a, u64 b) {
 __device__ __forceinline__ void multiply_rows(float (&d)[1][4], u64 a, u64 b) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 1, 1;\n" : FOUR(d, 0) : "l"(a), "l"(b));
 }
+// d += the sums of 16 rows of b, in each row.
+__device__ __forceinline__ void multiply_ones(float (&d)[1][4], u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %4, %4, %4}, %5, 1, 1, 1, 1;\n"
+                 : FOUR(d, 0)
+                 : "r"(ONES), "l"(b));
+}
 // Nothing that reads d comes before this.
 template <u32 N> __device__ __forceinline__ void settle(float (&d)[N][4]) {
 #pragma unroll
@@ -215,12 +222,22 @@ __device__ __forceinline__ void copy_rows(const u16* table, u32 row, u32 x) {
     copy_commit();
 }
 
+// A value that the compiler fetches or computes once.
+__device__ __forceinline__ u32 kept(u32 x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+__device__ __forceinline__ float* kept(float* x) {
+    asm volatile("" : "+l"(x));
+    return x;
+}
+
 // The gradient of a tower: warp w has units 16 w to 16 w + 15 of each product's left side.
 struct TowerGradient {
     float first[STEPS * 2][4]; // units of the first layer by columns of the input, then their biases
     float second[9][4];        // units of the second by units of the first, then biases
     float head[1][4];          // units of the second by outputs
-    float bias[4];             // of the head, the same in every warp
+    float bias[1][4];          // of the head, the same in every warp
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -229,7 +246,7 @@ struct TowerGradient {
             for (u32 n = 0; n < STEPS * 2; n++) first[n][e] = 0.0f;
 #pragma unroll
             for (u32 n = 0; n < 9; n++) second[n][e] = 0.0f;
-            head[0][e] = bias[e] = 0.0f;
+            head[0][e] = bias[0][e] = 0.0f;
         }
     }
 
@@ -243,43 +260,45 @@ struct TowerGradient {
             multiply_rows(second, d_second + ROWS, inputs + ROWS);
             multiply_rows(first, d_first + ROWS, x + ROWS);
             multiply_rows(head, units + ROWS, d_head + ROWS);
+            multiply_ones(bias, d_head + ROWS);
         });
         products_end();
-        const u32 ones[4] = {ONES, ONES, ONES, ONES};
-        each<TILE / 32>([&](auto pair) {
-            u32 heads[4];
-            load_matrices_at<true, pair.value * 512>(heads, tile.d_head + threadIdx.x % 32 * 16);
-            mma(bias, ones, heads[0], heads[1]);
-            mma(bias, ones, heads[2], heads[3]);
-        });
     }
 
     __device__ __forceinline__ void store(float* part, const PolicyLayer* layers) const {
         const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, unit = threadIdx.x / 32 * 16 + g;
-        const u32 inputs = layers[0].inputs, outputs = layers[2].outputs;
+        const u32 inputs = kept(layers[0].inputs), outputs = kept(layers[2].outputs);
         const auto put = [&](float* to, float low, float high) { *reinterpret_cast<float2*>(to) = make_float2(low, high); };
+        {
+            float *low = kept(part + layers[0].weight + unit * inputs + 2 * t), *high = kept(low + 8 * inputs);
 #pragma unroll
-        for (u32 n = 0; n < ONES_PIECE; n++) {
-            if (n < SHOWN_PIECE && n * 8 + 8 >= inputs) continue;
-            float* to = part + layers[0].weight + unit * inputs + (n < SHOWN_PIECE ? n * 8 : inputs - 8) + 2 * t;
-            put(to, first[n][0], first[n][1]);
-            put(to + 8 * inputs, first[n][2], first[n][3]);
+            for (u32 n = 0; n < SHOWN_PIECE; n++) {
+                if (n * 8 + 8 >= inputs) continue;
+                put(low + n * 8, first[n][0], first[n][1]);
+                put(high + n * 8, first[n][2], first[n][3]);
+            }
+            put(low + inputs - 8, first[SHOWN_PIECE][0], first[SHOWN_PIECE][1]);
+            put(high + inputs - 8, first[SHOWN_PIECE][2], first[SHOWN_PIECE][3]);
         }
+        {
+            float* to = kept(part + layers[1].weight + unit * MLP_HIDDEN + 2 * t);
 #pragma unroll
-        for (u32 n = 0; n < 8; n++) {
-            float* to = part + layers[1].weight + unit * MLP_HIDDEN + n * 8 + 2 * t;
-            put(to, second[n][0], second[n][1]);
-            put(to + 8 * MLP_HIDDEN, second[n][2], second[n][3]);
+            for (u32 n = 0; n < 8; n++) {
+                put(to + n * 8, second[n][0], second[n][1]);
+                put(to + n * 8 + 8 * MLP_HIDDEN, second[n][2], second[n][3]);
+            }
         }
         if (t == 0) {
-            part[layers[0].bias + unit] = first[ONES_PIECE][0], part[layers[0].bias + unit + 8] = first[ONES_PIECE][2];
-            part[layers[1].bias + unit] = second[8][0], part[layers[1].bias + unit + 8] = second[8][2];
+            float *of_first = kept(part + layers[0].bias + unit), *of_second = kept(part + layers[1].bias + unit);
+            of_first[0] = first[ONES_PIECE][0], of_first[8] = first[ONES_PIECE][2];
+            of_second[0] = second[8][0], of_second[8] = second[8][2];
         }
+        float *of_head = kept(part + layers[2].weight + unit), *of_bias = kept(part + layers[2].bias);
 #pragma unroll
         for (u32 e = 0; e < 4; e++) {
             const u32 output = 2 * t + e % 2;
-            if (output < outputs) part[layers[2].weight + output * MLP_HIDDEN + unit + e / 2 * 8] = head[0][e];
-            if (unit == 0 && e < 2 && output < outputs) part[layers[2].bias + output] = bias[e];
+            if (output < outputs) of_head[output * MLP_HIDDEN + e / 2 * 8] = head[0][e];
+            if (unit == 0 && e < 2 && output < outputs) of_bias[output] = bias[0][e];
         }
     }
 };
@@ -357,6 +376,13 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
 #pragma unroll 1
         for (; base < slice_end; base += TILE) {
             const bool real = base + own_row + number < end;
+            // What is known of the next tile is asked for first, and those behind it are looked up: a branch further
+            // down waits for whatever is under way.
+            const u32 next_row = table_row(net, id);
+            const LossRow next(given.seen, tower, first_of_all + place);
+            place = later;
+            id = given.seen.rows.data[first_of_all + place];
+            later = place_of(base + 3 * TILE);
             if (threadIdx.x % 32 < MLP_ROWS)
                 put_piece(x + SHOWN_PIECE * PIECE + (own_row + number) * 16, rounded_pair(row.observed[0], row.observed[1]),
                           rounded_pair(row.observed[2], row.observed[3]), rounded_pair(row.observed[4], row.observed[5]),
@@ -372,12 +398,8 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
                 each<STEPS>([&](auto i) { multiply<0>(s, a[i.value], lying(w.first) + i.value * NEXT_COLUMNS); });
                 products_end();
             }
-            // The next tile's rows are on their way while this one is computed, and those behind it are looked up.
-            copy_rows(table, table_row(net, id), other);
-            const LossRow next(given.seen, tower, first_of_all + place);
-            place = later;
-            id = given.seen.rows.data[first_of_all + place];
-            later = place_of(base + 3 * TILE);
+            // The next tile's rows are on their way while this one is computed.
+            copy_rows(table, next_row, other);
             {
                 products_wait();
                 settle(s);
@@ -442,10 +464,12 @@ __device__ __forceinline__ void walk_slice(const HopperMinibatch& all_given) {
             products_wait();
             __syncthreads();
         }
-        settle(gradient.first), settle(gradient.second), settle(gradient.head);
+        settle(gradient.first), settle(gradient.second), settle(gradient.head), settle(gradient.bias);
         float* part = &given.parts[((u64)p * all_given.slices + slice) * net.params];
         gradient.store(part, layers);
         f64* to = &given.partial[((u64)p * all_given.slices + slice) * 6];
+        // A slice without rows comes here at once, while sums of the one before are read.
+        __syncthreads();
 #pragma unroll
         for (u32 e = 0; e < 4; e++) {
             const f64 upper = __shfl_down_sync(ALL_LANES, sums[e], MLP_ROWS);

@@ -495,10 +495,39 @@ pub(super) fn policy_net(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{CASES, begun, card};
+    use super::super::super::training::PpoTraining;
+    use super::super::tests::{CASES, Case, begun, begun_large, card};
     use super::super::{Cuda, Path};
     use super::*;
     use compute::Opened;
+
+    /// Those whose towers have two layers of 64.
+    fn hopper_cases() -> Vec<Case> {
+        let found: Vec<Case> =
+            CASES.into_iter().filter(|case| ["64t-64t | 64t-64t", "64-64t | 64t-64"].contains(&case.2)).collect();
+        assert_eq!(found.len(), 2);
+        found
+    }
+
+    /// A member learns to the same bits alone as among so many that their minibatches run on Hopper's own units.
+    #[test]
+    fn members_learn_alike_alone_and_in_company() {
+        let Some(at) = card() else { return };
+        let Opened::Cuda(context) = &at.device else { return };
+        for case in hopper_cases() {
+            let (company, alone) = (begun_large(case, &at, 2, 0..16), begun_large(case, &at, 2, 5..6));
+            let on_hopper = |training: &PpoTraining| {
+                let (_, _, Cuda { path, .. }) = training.parts();
+                matches!(path, Path::Small(small) if matches!(small.minibatch, Minibatch::Hopper(..)))
+            };
+            let hopper = context.gpu().capability == (9, 0);
+            assert_eq!((on_hopper(&company), on_hopper(&alone)), (hopper, false), "{case:?}");
+            let bits = |mut training: PpoTraining, p: usize| {
+                training.nets().params(p).unwrap().into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+            };
+            assert!(bits(company, 5) == bits(alone, 0), "{case:?}");
+        }
+    }
 
     /// Hopper's own kernels give the values, the losses and the gradient of those for all cards, to the bit.
     #[test]
@@ -508,7 +537,7 @@ mod tests {
         if context.gpu().capability != (9, 0) {
             return;
         }
-        for case in CASES.into_iter().filter(|case| case.2.starts_with("64") && case.2.contains("64 |")) {
+        for case in hopper_cases() {
             let training = begun(case, &at, 2);
             let (group, members, Cuda { stream, arrays, path, .. }) = training.parts();
             let Path::Small(small) = path else { panic!("{case:?} is small") };
@@ -518,8 +547,8 @@ mod tests {
             let mut slab = context.slab(4 * scaled_numbers(&group.ppo, &keys) as u64 + 4096).unwrap();
             let slices = grid.blocks[0];
             assert!(slices > 1);
-            let of = ((**args).clone(), slices, 2);
-            let ours = hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, of).unwrap();
+            let of = ((**args).clone(), slices, 1);
+            let mut ours = hopper_minibatch(&module, stream, &mut slab, &group.ppo, members, of).unwrap();
             let hopper: Kernel<HopperMinibatch> = module.kernel("minibatch").unwrap();
             let block =
                 warp_shape(&towers(&group.net, WIDEST, WIDEST - 8).unwrap(), 16, 1, 1, 0, true).unwrap().minibatch;
@@ -548,14 +577,18 @@ mod tests {
                     (args.parts.get(stream).unwrap(), args.partial.get(stream).unwrap())
                 };
                 let theirs = seen(&|| kernel.launch(stream, *grid, args).unwrap());
-                let blocks = [slices.div_ceil(2), grid.blocks[1], grid.blocks[2]];
-                let own = Grid { blocks, threads: [block.threads, 1, 1], shared: block.shared };
-                let found = seen(&|| hopper.launch(stream, own, &ours).unwrap());
                 assert!(theirs.0.iter().any(|x| *x != 0.0) && theirs.1.iter().all(|x| x.is_finite()));
-                // Zeros may differ in their signs.
-                let bits = |of: &[f32]| of.iter().map(|x| (x + 0.0).to_bits()).collect::<Vec<u32>>();
-                assert!(bits(&theirs.0) == bits(&found.0), "{case:?}: minibatch {clock}");
-                assert_eq!(theirs.1, found.1, "{case:?}: minibatch {clock}");
+                // Whatever a block has of them.
+                for each in [1, 2, slices] {
+                    ours.each = each;
+                    let blocks = [slices.div_ceil(each), grid.blocks[1], grid.blocks[2]];
+                    let own = Grid { blocks, threads: [block.threads, 1, 1], shared: block.shared };
+                    let found = seen(&|| hopper.launch(stream, own, &ours).unwrap());
+                    // Zeros may differ in their signs.
+                    let bits = |of: &[f32]| of.iter().map(|x| (x + 0.0).to_bits()).collect::<Vec<u32>>();
+                    assert!(bits(&theirs.0) == bits(&found.0), "{case:?}: minibatch {clock}, {each} slices a block");
+                    assert_eq!(theirs.1, found.1, "{case:?}: minibatch {clock}, {each} slices a block");
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ use compute::random::Permutation;
 use compute::{Budget, Choice, Net, Opened};
 use features::{Fold, FoldKind, FoldSpans, Samples, Span};
 use market::{EpisodeData, OBSERVED, PriceTable, RowTime};
+use std::ops::Range;
 use std::sync::Arc;
 
 const BARS: usize = 900;
@@ -82,9 +83,9 @@ pub(crate) fn market(seed: u64) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
     (Arc::new(problem), data, vec![fold])
 }
 
-fn ppo(actions: Actions, precision: Precision, layers: &str, reward: Reward) -> Ppo {
+fn ppo((actions, precision, layers, reward): Case, n_envs: u32, batch: usize) -> Ppo {
     let (problem, data, folds) = market(9);
-    let mut recipe = Recipe::new(300, precision, 7);
+    let mut recipe = Recipe::new(batch, precision, 7);
     (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
     let outputs = actions.outputs();
     // Heads of one trunk are added, those of towers lie beside each other.
@@ -96,7 +97,7 @@ fn ppo(actions: Actions, precision: Precision, layers: &str, reward: Reward) -> 
         Actions::Continuous => EntropyBand { least: -1.5, most: 0.5 },
     };
     let hypers = Hypers {
-        n_envs: 37,
+        n_envs,
         n_steps: 24,
         n_epochs: 2,
         gamma: 0.97,
@@ -145,7 +146,9 @@ pub(crate) fn skip(why: &str) {
     }
 }
 
-pub(super) const CASES: [(Actions, Precision, &str, Reward); 10] = [
+pub(super) type Case = (Actions, Precision, &'static str, Reward);
+
+pub(super) const CASES: [Case; 10] = [
     (Actions::Discrete, Precision::F32, "16t-16t | 16t-16t", Reward::Growth),
     (Actions::Continuous, Precision::F32, "16t-16t", Reward::Drawdown(0.5)),
     (Actions::Discrete, Precision::Bf16, "16t-16t | 16t-16t", Reward::Sharpe),
@@ -159,21 +162,24 @@ pub(super) const CASES: [(Actions, Precision, &str, Reward); 10] = [
 ];
 
 /// Members in the middle of their training, with what the card has of them.
-pub(super) fn begun(case: (Actions, Precision, &str, Reward), at: &DeviceBudget, updates: u32) -> PpoTraining {
+pub(super) fn begun(case: Case, at: &DeviceBudget, updates: u32) -> PpoTraining {
     begun_with(case, at, updates, 0..3)
 }
 
 /// The same of some seeds alone.
-fn begun_with(
-    case: (Actions, Precision, &str, Reward),
-    at: &DeviceBudget,
-    updates: u32,
-    seeds: std::ops::Range<u32>,
-) -> PpoTraining {
-    let ppo = ppo(case.0, case.1, case.2, case.3);
+fn begun_with(case: Case, at: &DeviceBudget, updates: u32, seeds: Range<u32>) -> PpoTraining {
+    begun_as(&ppo(case, 37, 300), at, updates, seeds)
+}
+
+/// The same with so many accounts that sixteen members have large minibatches.
+pub(super) fn begun_large(case: Case, at: &DeviceBudget, updates: u32, seeds: Range<u32>) -> PpoTraining {
+    begun_as(&ppo(case, 512, 8192), at, updates, seeds)
+}
+
+fn begun_as(ppo: &Ppo, at: &DeviceBudget, updates: u32, seeds: Range<u32>) -> PpoTraining {
     let tables = ppo.problem().tables(&at.device, at.budget).unwrap();
     let keys: Vec<MemberKey> = seeds.map(|seed| MemberKey { config: 0, fold: 0, seed }).collect();
-    let mut training = PpoTraining::new(&ppo, at, &tables, &keys, &Pins::default()).unwrap();
+    let mut training = PpoTraining::new(ppo, at, &tables, &keys, &Pins::default()).unwrap();
     for _ in 0..updates {
         training.update().unwrap();
     }
@@ -197,14 +203,7 @@ fn a_rollout_is_that_of_the_host() {
     }
 }
 
-fn replay(
-    case: (Actions, Precision, &str, Reward),
-    group: &Group,
-    members: &[Member],
-    cuda: &Cuda,
-    before: &[Vec<f32>],
-    states: &[Vec<f64>],
-) {
+fn replay(case: Case, group: &Group, members: &[Member], cuda: &Cuda, before: &[Vec<f32>], states: &[Vec<f64>]) {
     let (Arrays { seen, .. }, stream) = (&cuda.arrays, &cuda.stream);
     let Hypers { n_envs, n_steps, actions, gamma, gae_lambda, .. } = group.shape;
     let (n, t) = (n_envs as usize, n_steps as usize);
