@@ -106,8 +106,8 @@ impl Learner for Pbt {
         u64::from(self.population) * self.ppo.samples(member)
     }
 
-    fn needs(&self, device: &Opened, members: &[MemberKey], pace: Pace) -> Result<u64> {
-        self.ppo.needs(device, &self.individuals(members), pace)
+    fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> Result<u64> {
+        self.ppo.needs_together(device, &self.individuals(members))
     }
 
     fn begin(

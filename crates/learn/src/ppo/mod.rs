@@ -17,6 +17,7 @@ mod collect;
 mod cpu;
 mod cuda;
 mod entropy;
+mod halves;
 mod loss;
 mod loss_simd;
 mod maths;
@@ -32,6 +33,7 @@ pub(crate) use collect::{continuous_target, preferred};
 pub(crate) use cuda::tests as card_tests;
 pub(crate) use cuda::{EpisodeTable, episode_table, episode_table_bytes};
 pub use entropy::EntropyBand;
+use halves::Halves;
 pub(crate) use loss::softmax;
 pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
 pub(crate) use policy::Deciding;
@@ -219,6 +221,23 @@ impl Ppo {
         member_setups(&self.folds.scalers, &self.shared(members).0.net, members)
     }
 
+    /// Bytes that members take on a device when they are trained as one, beside the tables.
+    pub(crate) fn needs_together(&self, device: &Opened, members: &[MemberKey]) -> compute::Result<u64> {
+        let (config, hypers) = self.shared(members);
+        let nets = Nets::need(device, &config.net, &self.setup(device, members), &self.member_setups(members))?;
+        let rows = u64::from(hypers.n_envs) * u64::from(hypers.n_steps);
+        let rollouts = match device {
+            // A rollout reads a copy of the parameters, and they are packed beside it.
+            Opened::Cpu { threads } if config.net.has_memory() => {
+                members.len() as u64 * rows * BLOCK_BYTES
+                    + memory::need(&config.net, hypers, config.recipe.batch, members.len(), *threads)?
+            }
+            Opened::Cpu { .. } => members.len() as u64 * (rows * BLOCK_BYTES + 12 * config.params()? as u64),
+            Opened::Cuda(context) => cuda::need(context, self, members)?,
+        };
+        Ok(nets + rollouts)
+    }
+
     /// Updates between two validations: about a twentieth of the time goes into them, by what they have to compute.
     fn validate_every(&self, hypers: &Hypers, updates: u32) -> u32 {
         // A pass back costs twice a pass forward.
@@ -266,19 +285,10 @@ impl Learner for Ppo {
     }
 
     fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {
-        let (config, hypers) = self.shared(members);
-        let nets = Nets::need(device, &config.net, &self.setup(device, members), &self.member_setups(members))?;
-        let rows = u64::from(hypers.n_envs) * u64::from(hypers.n_steps);
-        let rollouts = match device {
-            // A rollout reads a copy of the parameters, and they are packed beside it.
-            Opened::Cpu { threads } if config.net.has_memory() => {
-                members.len() as u64 * rows * BLOCK_BYTES
-                    + memory::need(&config.net, hypers, config.recipe.batch, members.len(), *threads)?
-            }
-            Opened::Cpu { .. } => members.len() as u64 * (rows * BLOCK_BYTES + 12 * config.params()? as u64),
-            Opened::Cuda(context) => cuda::need(context, self, members)?,
-        };
-        Ok(nets + rollouts)
+        match halves::split(self, device, members) {
+            Some(halves) => halves.into_iter().map(|half| self.needs_together(device, half)).sum(),
+            None => self.needs_together(device, members),
+        }
     }
 
     fn begin(
@@ -289,7 +299,10 @@ impl Learner for Ppo {
         _: Pace,
         pins: &Pins,
     ) -> compute::Result<Box<dyn Training>> {
-        Ok(Box::new(PpoTraining::new(self, at, tables, members, pins)?))
+        Ok(match halves::split(self, &at.device, members) {
+            Some(halves) => Box::new(Halves::new(self, at, tables, halves, pins)?),
+            None => Box::new(PpoTraining::new(self, at, tables, members, pins)?),
+        })
     }
 
     fn read_snapshot(&self, bytes: &[u8]) -> compute::Result<Snapshot> {

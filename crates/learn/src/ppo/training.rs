@@ -63,11 +63,19 @@ enum Engine {
 }
 
 impl Engine {
-    /// An update of all active members.
-    fn iterate(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
+    /// Begins an update of all active members; a processor does all of it.
+    fn begin_update(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
         match self {
             Engine::Cpu(cpu) => cpu.iterate(group, members),
-            Engine::Cuda(cuda) => cuda.iterate(group, members),
+            Engine::Cuda(cuda) => cuda.begin_update(group, members),
+        }
+    }
+
+    /// Waits for it.
+    fn end_update(&mut self, members: &mut [Member]) -> Result<()> {
+        match self {
+            Engine::Cpu(_) => Ok(()),
+            Engine::Cuda(cuda) => cuda.end_update(members),
         }
     }
 
@@ -207,7 +215,7 @@ impl PpoTraining {
             Opened::Cpu { threads } => Engine::Cpu(Box::new(Cpu::new(&group, &members, *threads)?)),
             Opened::Cuda(_) => Engine::Cuda(Box::new(Cuda::new(&mut group, &members, at, pins)?)),
         };
-        let memory = ppo.needs(&at.device, keys, compute::population::Pace::default())?;
+        let memory = ppo.needs_together(&at.device, keys)?;
         let units = ppo.units(kind);
         Ok(PpoTraining { group, members, engine, every: ppo.validate_every(&shape, units), units, memory })
     }
@@ -223,6 +231,33 @@ impl PpoTraining {
             (Engine::Cpu(cpu), reward) => cpu.blocks[at].iter_mut().for_each(|block| block.reward = reward),
             (Engine::Cuda(cuda), Reward::Drawdown(weight)) => cuda.set_risk(at, weight)?,
             (Engine::Cuda(_), _) => {}
+        }
+        Ok(())
+    }
+
+    /// Updates of a chunk of steps, which ends with an update, where a state can be kept.
+    pub(super) fn updates_in(&self, steps: u32) -> u32 {
+        let Hypers { n_envs, n_steps, n_epochs, .. } = self.group.shape;
+        steps.div_ceil((n_epochs * (n_envs * n_steps).div_ceil(self.group.batch as u32)).max(1))
+    }
+
+    /// Begins an update; false where a member waits for its validation, or none trains any more.
+    pub(super) fn begin_update(&mut self) -> Result<bool> {
+        if self.members.iter().any(|m| m.due) || self.members.iter().all(|m| !m.active) {
+            return Ok(false);
+        }
+        self.engine.begin_update(&mut self.group, &mut self.members)?;
+        Ok(true)
+    }
+
+    /// Waits for the update that was begun.
+    pub(super) fn end_update(&mut self) -> Result<()> {
+        self.engine.end_update(&mut self.members)?;
+        for member in self.members.iter_mut().filter(|m| m.active) {
+            let entropy = member.seen.losses.mean(member.seen.losses.entropy) as f32;
+            member.multipliers = member.multipliers.next(member.hypers.entropy, entropy);
+            member.unit += 1;
+            member.due = member.unit.is_multiple_of(self.every) || member.unit >= self.units;
         }
         Ok(())
     }
@@ -268,20 +303,11 @@ impl Training for PpoTraining {
     }
 
     fn advance(&mut self, at_most: u32) -> Result<Vec<Progress>> {
-        // A chunk ends with an update, where a state can be kept.
-        let each = self.group.shape.n_epochs
-            * (self.group.shape.n_envs * self.group.shape.n_steps).div_ceil(self.group.batch as u32);
-        for _ in 0..at_most.div_ceil(each.max(1)) {
-            if self.members.iter().any(|m| m.due) || self.members.iter().all(|m| !m.active) {
+        for _ in 0..self.updates_in(at_most) {
+            if !self.begin_update()? {
                 break;
             }
-            self.engine.iterate(&mut self.group, &mut self.members)?;
-            for member in self.members.iter_mut().filter(|m| m.active) {
-                let entropy = member.seen.losses.mean(member.seen.losses.entropy) as f32;
-                member.multipliers = member.multipliers.next(member.hypers.entropy, entropy);
-                member.unit += 1;
-                member.due = member.unit.is_multiple_of(self.every) || member.unit >= self.units;
-            }
+            self.end_update()?;
         }
         Ok(self.progress())
     }

@@ -94,6 +94,11 @@ pub(super) fn rows(context: &Context, ppo: &Ppo, keys: &[MemberKey], batch: usiz
     if small::fits(context, ppo, keys).is_some() { batch.min(32) } else { batch }
 }
 
+/// Whether minibatches of these members are large enough for a whole card.
+pub(super) fn fills_a_card(context: &Context, ppo: &Ppo, keys: &[MemberKey]) -> bool {
+    !keys.is_empty() && small::fits(context, ppo, keys).is_some_and(|shape| shape.on_hopper())
+}
+
 impl Cuda {
     pub(super) fn new(group: &mut Group, members: &[Member], at: &DeviceBudget, pins: &Pins) -> Result<Cuda> {
         let Opened::Cuda(context) = &at.device else {
@@ -142,8 +147,8 @@ impl Cuda {
         }
     }
 
-    /// Collect, estimate advantages, update.
-    pub(super) fn iterate(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
+    /// Collect, estimate advantages, update: enqueued, and nothing is waited for.
+    pub(super) fn begin_update(&mut self, group: &mut Group, members: &mut [Member]) -> Result<()> {
         let Cuda { stream, arrays, path, phases, graphs, .. } = self;
         let sizes = arrays.sizes;
         let words = members.iter_mut().flat_map(|member| {
@@ -188,8 +193,12 @@ impl Cuda {
                 *graphs = Some(Graphs { steps, estimate, minibatches });
             }
         }
-        phases.end.launch(stream, blocks(sizes.p, 1, 1), &phases.report)?;
-        let report = arrays.report.get(stream)?;
+        phases.end.launch(stream, blocks(sizes.p, 1, 1), &phases.report)
+    }
+
+    /// Waits for the update that was begun, and takes what it reports.
+    pub(super) fn end_update(&mut self, members: &mut [Member]) -> Result<()> {
+        let report = self.arrays.report.get(&self.stream)?;
         for (member, seen) in members.iter_mut().zip(report.as_chunks::<REPORT>().0).filter(|(m, _)| m.active) {
             let [rows, policy, value, entropy, kl, clipped, growth, explained, steps, count, mean, squares, _, norm] =
                 *seen;

@@ -190,6 +190,11 @@ fn warp_shape(
 }
 
 impl Shape {
+    /// Whether minibatches run on Hopper's asynchronous products.
+    pub(super) fn on_hopper(&self) -> bool {
+        self.hopper
+    }
+
     /// Numbers of the table as nets of these members see it, where they are kept.
     pub(super) fn scaled(&self, ppo: &Ppo, keys: &[MemberKey]) -> usize {
         if self.hopper { scaled_numbers(ppo, keys) } else { 0 }
