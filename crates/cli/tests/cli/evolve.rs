@@ -28,6 +28,7 @@ fn evolved_policies_are_judged_and_kept_like_any_model() {
     let more = ["--timesteps", "1000000", "--folds", "2", "--seeds", "2"];
     for (algorithm, own) in [
         ("openai", &["--rank", "0"][..]),
+        ("openai-bf16", &["--rank", "0", "--precision", "bf16"]),
         ("openai-rank-1", &["--rank", "1"]),
         ("sep-cma", &["--algorithm", "sep-cma"]),
         ("snes", &["--algorithm", "snes"]),
@@ -161,7 +162,8 @@ fn flags_of_evolution_change_the_plan() {
         (&["--try", "evolve.algorithm=openai,pbt"], "runs of their own"),
         (&["--entropy", "0.2..0.8"][..], "evolution goes by"),
         (&["--batch-size", "64"], "not a batch"),
-        (&["--precision", "bf16"], "f32"),
+        (&["--precision", "tf32"], "f32 or in bf16"),
+        (&["--precision", "bf16", "--rank", "1"], "low rank compute in f32"),
         (&["--labels", "fixed(3)"], "not from labels"),
         (&["--net", "8n"], "plain stack"),
         (&["--population", "7"], "even"),
