@@ -1,10 +1,12 @@
 """OpenAI-ES in JAX, whole generations in one compiled function: ask, roll out, tell.
 
 Usage: evolve_jax.py [--variant evosax|plain] [--population N] [--envs N] [--steps N] [--net 64,64] [--device cpu|cuda]
-[--seconds S] Prints one JSON object. `evosax` asks and tells evosax's Open_ES with Adam; `plain` is the same search
-written out, without a copy of the population as a tree. The environment is smaller than ours: 16 features, position and
-equity are observed, short, flat or long is chosen, 5 bp are paid on every change of position, 200,000 bars. All
-individuals trade the same spans.
+[--precision f32|bf16] [--seconds S]
+
+Prints one JSON object. `evosax` asks and tells evosax's Open_ES with Adam; `plain` is the same search written out,
+without a copy of the population as a tree. The environment is smaller than ours: 16 features, position and equity are
+observed, short, flat or long is chosen, 5 bp are paid on every change of position, 200,000 bars. All individuals trade
+the same spans. In bf16 weights, inputs and activations are bf16; sums, biases and outputs are f32.
 """
 
 import argparse
@@ -22,6 +24,7 @@ p.add_argument("--envs", type=int, default=4)
 p.add_argument("--steps", type=int, default=256)
 p.add_argument("--net", default="64,64")
 p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+p.add_argument("--precision", choices=["f32", "bf16"], default="f32")
 p.add_argument("--threads", type=int, default=2, help="told for the record; JAX takes all cores")
 p.add_argument("--seconds", type=float, default=5.0)
 TOLD = p.parse_args()
@@ -40,16 +43,24 @@ TABLE = jnp.asarray(random.standard_normal((BARS, FEATURES), dtype=np.float32))
 RETURNS = jnp.asarray((np.exp(1e-3 * random.standard_normal(BARS)) - 1.0).astype(np.float32))
 
 
+NUMBER = jnp.bfloat16 if TOLD.precision == "bf16" else jnp.float32
+
+
+def product(x, w):
+    return jnp.matmul(x, w, preferred_element_type=jnp.float32)
+
+
 def earned(layers, starts):
     """The mean over accounts of what an individual earns on its spans."""
+    layers = [(w.astype(NUMBER), b) for w, b in layers]
 
     def step(account, _):
         at, position, equity = account
-        x = jnp.concatenate([TABLE[at], position[:, None], equity[:, None]], 1)
+        x = jnp.concatenate([TABLE[at], position[:, None], equity[:, None]], 1).astype(NUMBER)
         for w, b in layers[:-1]:
-            x = jnp.tanh(x @ w + b)
+            x = jnp.tanh(product(x, w) + b).astype(NUMBER)
         w, b = layers[-1]
-        target = jnp.argmax(x @ w + b, -1) - 1.0
+        target = jnp.argmax(product(x, w) + b, -1) - 1.0
         reward = target * RETURNS[at] - COST * jnp.abs(target - position)
         return (at + 1, target, equity * (1 + reward)), reward
 
@@ -143,6 +154,7 @@ print(
             "envs": E,
             "steps": H,
             "device": TOLD.device,
+            "precision": TOLD.precision,
             "steps_per_s": P * E * H / each,
             "seconds_per_generation": each,
             "generations": len(times),

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// `[--algorithm openai|sep-cma|snes|cem] [--population N] [--rank R] [--envs N] [--steps N] [--net 64,64]
-/// [--features N] [--device D] [--threads N] [--seconds S]
+/// [--features N] [--device D] [--precision f32|bf16] [--threads N] [--seconds S]
 /// [--beside nothing|checkpoints|loading|both] [--at-once N] [--pinned true]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let mut hypers = Hypers {
@@ -35,7 +35,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         fitness: Fitness::Growth,
     };
     let (mut net, mut features, mut device, mut threads, mut seconds) = ("64,64", 10, Choice::Cpu, threads, 5.0);
-    let (mut words, mut work, mut speed) = (words.iter(), "nothing", Speed::default());
+    let (mut words, mut work, mut speed, mut asked) = (words.iter(), "nothing", Speed::default(), None);
     while let Some(word) = words.next() {
         let value = words.next().copied().ok_or(format!("{word} wants a value"))?;
         let whole = || value.parse::<u32>().map_err(|e| format!("{value}: {e}"));
@@ -60,6 +60,13 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
             "--features" => features = whole()? as usize,
             "--threads" => threads = whole()? as usize,
             "--device" => device = value.parse().map_err(text)?,
+            "--precision" => {
+                asked = Some(match value {
+                    "f32" => Precision::F32,
+                    "bf16" => Precision::Bf16,
+                    other => return Err(format!("{other} is no precision of individuals: f32 and bf16 are")),
+                });
+            }
             "--seconds" => seconds = value.parse().map_err(|e| format!("{e}"))?,
             other => return Err(format!("{other} is not known here")),
         }
@@ -70,8 +77,9 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let layers: Vec<String> = net.split(',').map(|width| format!("{width}t")).collect();
     let layers = layers.join("-");
     let net = format!("row:{features} + account:dense{OBSERVED} / {layers} / policy:3").parse().map_err(text)?;
-    // On a card individuals compute in bf16.
-    let precision = if matches!(at.device, Opened::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
+    // On a card individuals compute in bf16, on a processor in f32 where nothing else is asked for.
+    let usual = if matches!(at.device, Opened::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
+    let precision = asked.unwrap_or(usual);
     let recipe = Recipe::new(hypers.population as usize, precision, 1);
     let configs = vec![Config { net, recipe, rate: 0.01 }];
     let (units, patience) = (vec![1_000_000], 1_000_000);
@@ -141,6 +149,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "envs": hypers.n_envs,
         "steps": hypers.n_steps,
         "device": device_name,
+        "precision": precision,
         "threads": threads,
         "steps_per_s": steps / median,
         "inference_rows_per_s": inference,

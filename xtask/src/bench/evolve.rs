@@ -1,8 +1,9 @@
 //! Evolved policies: whole generations of OpenAI-ES, ours and the peers' in turn, on a processor or on a card.
 //!
-//! Every run is a fresh process that prints one JSON object. A round is ours on all threads, ours on one, then each
-//! peer; every other round goes backwards. Medians count. Ours keeps the full account in f64; the peers have the small
-//! environment of `bench/peers/evolve_jax.py`. The target is against the faster of them.
+//! Every run is a fresh process that prints one JSON object. A round on a processor is, in bf16 and in f32, ours on all
+//! threads, ours on one, then each peer; every other round goes backwards. Medians count. Ours keeps the full account
+//! in f64; the peers have the small environment of `bench/peers/evolve_jax.py`. The target is against the fastest peer
+//! in any precision.
 
 use super::gpu::card;
 use super::nets::BenchFlags;
@@ -19,7 +20,16 @@ const SHAPE: [(&str, usize); 3] = [("--population", 256), ("--envs", 4), ("--ste
 const TARGET: f64 = 6.0;
 const TWO_THREADS: f64 = 1.9;
 
-const PEERS: [&str; 2] = ["evosax", "plain"];
+/// The runs of a round: ours on all threads or on one, or a peer, and the precision of its nets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Run {
+    AllThreads,
+    OneThread,
+    Peer(&'static str),
+}
+
+const PRECISIONS: [&str; 2] = ["bf16", "f32"];
+const RUNS: [Run; 4] = [Run::AllThreads, Run::OneThread, Run::Peer("evosax"), Run::Peer("plain")];
 
 pub(super) fn run(flags: &BenchFlags) -> Result<String> {
     let python = match &flags.python {
@@ -31,31 +41,34 @@ pub(super) fn run(flags: &BenchFlags) -> Result<String> {
         None => build("fullbore-bench", "fullbore-bench", true)?,
     };
     let shape: Vec<String> = SHAPE.iter().flat_map(|(name, n)| [name.to_string(), n.to_string()]).collect();
-    let of_ours = |threads: usize| -> Result<Value> {
-        let mut run = command(&ours);
-        run.arg("evolve").args(&shape).args(["--threads", &threads.to_string()]);
-        last_json(&measure(&mut run)?.out)
-    };
-    let of_peer = |variant: &str| -> Result<Value> {
-        let mut run = command(&python);
-        run.arg(root().join("bench/peers/evolve_jax.py")).args(&shape).args(["--variant", variant]);
-        run.env("PYTHONDONTWRITEBYTECODE", "1");
-        last_json(&measure(&mut run)?.out)
+    let once = |kind: Run, precision: &str| -> Result<Value> {
+        let mut run = match kind {
+            Run::AllThreads | Run::OneThread => {
+                let count = if kind == Run::OneThread { 1 } else { threads() };
+                let mut run = command(&ours);
+                run.arg("evolve").args(&shape).args(["--threads", &count.to_string()]);
+                run
+            }
+            Run::Peer(variant) => {
+                let mut run = command(&python);
+                run.arg(root().join("bench/peers/evolve_jax.py")).args(&shape).args(["--variant", variant]);
+                run.env("PYTHONDONTWRITEBYTECODE", "1");
+                run
+            }
+        };
+        last_json(&measure(run.args(["--precision", precision]))?.out)
     };
     let rounds = if flags.quick { 1 } else { 5 };
-    let mut seen: Vec<Vec<Value>> = vec![Vec::new(); 2 + PEERS.len()];
+    let mut seen: Vec<Vec<Value>> = vec![Vec::new(); PRECISIONS.len() * RUNS.len()];
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..seen.len()).collect();
         if round % 2 == 1 {
             order.reverse();
         }
         for at in order {
-            let made = match at {
-                0 => of_ours(threads())?,
-                1 => of_ours(1)?,
-                at => of_peer(PEERS[at - 2])?,
-            };
-            println!("  {}: {} steps/s", made["program"].as_str().unwrap_or("?"), made["steps_per_s"]);
+            let precision = PRECISIONS[at / RUNS.len()];
+            let made = once(RUNS[at % RUNS.len()], precision)?;
+            println!("  {}, {precision}: {} steps/s", made["program"].as_str().unwrap_or("?"), made["steps_per_s"]);
             seen[at].push(made);
         }
     }
@@ -154,27 +167,36 @@ fn card_table(cases: &[[Vec<Value>; 2]], low_rank: &[Value], rounds: usize, mach
 fn table(seen: &[Vec<Value>], rounds: usize, machine: &str) -> String {
     let rate = |at: usize| median(&seen[at], "steps_per_s");
     let work = median(&seen[0], "flop_per_step");
-    let fastest = (2..seen.len()).map(rate).fold(0.0, f64::max);
+    let is_peer = |at: &usize| matches!(RUNS[at % RUNS.len()], Run::Peer(_));
+    let fastest = (0..seen.len()).filter(is_peer).map(rate).fold(0.0, f64::max);
     let verdict = |found: f64, target: f64| format!("{found:.2} | {}", verdict(found, target));
     let mut rows = String::new();
-    let mut row = |name: &str, at: usize, ratio: String| {
-        let r = rate(at);
-        let _ = writeln!(rows, "| {name} | {:.2} | {:.1} | {ratio} |", r / 1e6, r * work / 1e9);
-    };
-    row(&format!("**fullbore**, {} threads", threads()), 0, verdict(rate(0) / fastest, TARGET));
-    row("**fullbore**, 1 thread", 1, verdict(rate(0) / rate(1), TWO_THREADS));
-    for (at, peer) in PEERS.iter().enumerate() {
-        let name = if *peer == "evosax" { "evosax, one function" } else { "JAX, one function" };
-        row(name, at + 2, format!("{:.2} |", rate(0) / rate(at + 2)));
+    for at in 0..seen.len() {
+        let first = at / RUNS.len() * RUNS.len();
+        let (name, ratio) = match RUNS[at % RUNS.len()] {
+            // The target is for the faster class of ours.
+            Run::AllThreads if at == 0 => {
+                (format!("**fullbore**, {} threads", threads()), verdict(rate(at) / fastest, TARGET))
+            }
+            Run::AllThreads => (format!("**fullbore**, {} threads", threads()), format!("{:.2} |", rate(at) / fastest)),
+            Run::OneThread => ("**fullbore**, 1 thread".to_string(), verdict(rate(first) / rate(at), TWO_THREADS)),
+            Run::Peer(peer) => {
+                let name = if peer == "evosax" { "evosax, one function" } else { "JAX, one function" };
+                (name.to_string(), format!("{:.2} |", rate(first) / rate(at)))
+            }
+        };
+        let (precision, r) = (PRECISIONS[at / RUNS.len()], rate(at));
+        let _ = writeln!(rows, "| {name} | {precision} | {:.2} | {:.1} | {ratio} |", r / 1e6, r * work / 1e9);
     }
     let p99 = median(&seen[0], "seconds_per_generation_p99") / median(&seen[0], "seconds_per_generation");
     format!(
         "## Evolution on the CPU\n\n\
-         OpenAI-ES, 256 individuals × 4 accounts × 256 steps, net 18-64-64-3 with tanh, f32.\n\n\
-         | program | M steps/s | GFLOP/s | all our threads are faster by | target |\n\
-         | --- | --- | --- | --- | --- |\n{rows}\n\
-         Whole generations after a warm-up, median of {rounds} processes in turn. The 99th percentile of ours is {p99:.2} \
-         times the median.\n\n{machine}\n"
+         OpenAI-ES, 256 individuals × 4 accounts × 256 steps, net 18-64-64-3 with tanh.\n\n\
+         | program | nets | M steps/s | GFLOP/s | ours on all threads is faster by | target |\n\
+         | --- | --- | --- | --- | --- | --- |\n{rows}\n\
+         Whole generations after a warm-up, median of {rounds} processes in turn. Ours on all threads is held against the \
+         fastest peer in any precision; other rows are beside ours on all threads in their own. The 99th percentile of \
+         ours in bf16 is {p99:.2} times the median.\n\n{machine}\n"
     )
 }
 
@@ -191,11 +213,16 @@ mod tests {
             (run["seconds_per_generation"], run["seconds_per_generation_p99"]) = (each[0].clone(), each[1].clone());
             vec![run]
         };
-        let made = table(&[run(12e6), run(6e6), run(1e6), run(2.5e6)], 1, "A machine.");
+        let bf16 = [run(18e6), run(9e6), run(0.5e6), run(1e6)];
+        let f32 = [run(12e6), run(8e6), run(1e6), run(2.5e6)];
+        let made = table(&[bf16, f32].concat(), 1, "A machine.");
         let lines: Vec<&str> = made.lines().filter(|line| line.starts_with("| ")).collect();
-        assert!(lines[2].ends_with("| 12.00 | 120.0 | 4.80 | 6: **missed** |"), "{}", lines[2]);
-        assert!(lines[3].ends_with("| 6.00 | 60.0 | 2.00 | 1.9: met |"), "{}", lines[3]);
-        assert!(lines[4].starts_with("| evosax, one function | 1.00 |"), "{}", lines[4]);
+        assert!(lines[2].ends_with("| bf16 | 18.00 | 180.0 | 7.20 | 6: met |"), "{}", lines[2]);
+        assert!(lines[3].ends_with("| bf16 | 9.00 | 90.0 | 2.00 | 1.9: met |"), "{}", lines[3]);
+        assert!(lines[4].starts_with("| evosax, one function | bf16 | 0.50 | 5.0 | 36.00 |"), "{}", lines[4]);
+        assert!(lines[6].ends_with("| f32 | 12.00 | 120.0 | 4.80 | |"), "{}", lines[6]);
+        assert!(lines[7].ends_with("| f32 | 8.00 | 80.0 | 1.50 | 1.9: **missed** |"), "{}", lines[7]);
+        assert!(lines[9].starts_with("| JAX, one function | f32 | 2.50 | 25.0 | 4.80 |"), "{}", lines[9]);
         assert!(made.contains("is 1.50 times the median"), "{made}");
     }
 

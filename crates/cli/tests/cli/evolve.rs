@@ -17,6 +17,7 @@ fn evolved_policies_are_judged_and_kept_like_any_model() {
     let more = ["--timesteps", "1000000", "--folds", "2", "--seeds", "2"];
     for (algorithm, own) in [
         ("openai", &["--rank", "0"][..]),
+        ("openai-bf16", &["--rank", "0", "--precision", "bf16"]),
         ("openai-rank-1", &["--rank", "1"]),
         ("sep-cma", &["--algorithm", "sep-cma"]),
         ("snes", &["--algorithm", "snes"]),
@@ -120,14 +121,15 @@ fn flags_of_evolution_change_the_plan() {
     let pbt = plan(&[&pbt[..], &["--n-envs", "8"]].concat());
     assert_eq!((&pbt["updates"], &pbt["generations"]), (&20.into(), &Value::Null), "{pbt}");
     assert!(pbt["net"].as_str().is_some_and(|net| net.ends_with("| value:1")), "{pbt}");
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["--algorithm", "snes", "--rank", "2"], "of openai"),
         (&["--algorithm", "cem", "--set", "train.rate=0.1"], "of openai"),
         (&["--algorithm", "pbt", "--sigma", "0.1"], "population-based"),
         (&["--try", "evolve.algorithm=openai,pbt"], "runs of their own"),
         (&["--entropy", "0.2..0.8"], "evolution goes by"),
         (&["--batch-size", "64"], "not a batch"),
-        (&["--precision", "bf16"], "f32"),
+        (&["--precision", "tf32"], "f32 or in bf16"),
+        (&["--precision", "bf16", "--rank", "1"], "low rank compute in f32"),
         (&["--labels", "fixed(3)"], "not from labels"),
         (&["--net", "8n"], "plain stack"),
         (&["--population", "7"], "even"),

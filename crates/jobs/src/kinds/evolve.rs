@@ -94,10 +94,14 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Co
     let batch = own.population as usize;
     let on_card = has_kernels(device, net, &own);
     let precision = asked.unwrap_or(if on_card { Precision::Bf16 } else { Precision::F32 });
-    if precision == Precision::Tf32 || precision == Precision::Bf16 && !on_card {
-        let what = "individuals compute in f32 on a processor, and in bf16 on a GPU where the net has two layers of at \
-                    most 64, or of at most 256 with a rank of up to 8 on a Hopper GPU";
-        return Err(usage(what, "leave <train.precision> out"));
+    if precision == Precision::Tf32 {
+        let what = "individuals compute in f32 or in bf16";
+        return Err(usage(what, "choose <train.precision=f32> or bf16"));
+    }
+    if precision == Precision::Bf16 && !on_card && own.rank > 0 {
+        let what = "individuals of low rank compute in f32 on a processor, and in bf16 on a Hopper GPU where the net has \
+                    two layers of at most 256 and the rank is at most 8";
+        return Err(usage(what, "leave <train.precision> out, or set <evolve.rank=0>"));
     }
     let mut recipe = Recipe::new(batch, precision, settings.general.seed);
     (recipe.optimiser.decay, recipe.optimiser.clip) = (settings.evolve.decay as f32, None);

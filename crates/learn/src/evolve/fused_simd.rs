@@ -75,3 +75,42 @@ fused! {
         }
     }
 }
+
+fused! {
+    /// Of short, flat and long the largest output that is legal, flat where it is as large as another.
+    fn prefer_side(short: &[f32], flat: &[f32], long: &[f32], legal: &[u8], targets: &mut [f64]) {
+        let n = targets.len();
+        let (short, flat, long, legal) = (&short[..n], &flat[..n], &long[..n], &legal[..n]);
+        for i in 0..n {
+            let down = (legal[i] & 1 == 1) & (short[i] > flat[i]);
+            let best = if down { short[i] } else { flat[i] };
+            let up = (legal[i] & 4 == 4) & (long[i] > best);
+            let other = if down { -1.0 } else { 0.0 };
+            targets[i] = if up { 1.0 } else { other };
+        }
+    }
+}
+
+/// What Adam is given in a step: both memories, what is left of the first beginnings, and the rest of its numbers.
+#[derive(Clone, Copy)]
+pub(super) struct AdamStep {
+    pub(super) betas: [f32; 2],
+    pub(super) left: [f32; 2],
+    pub(super) eps: f32,
+    pub(super) decay: f32,
+    pub(super) rate: f32,
+}
+
+fused! {
+    /// A step of Adam uphill; the gradient becomes the move.
+    fn climb(by: AdamStep, gradient: &mut [f32], first: &mut [f32], second: &mut [f32], x: &mut [f32]) {
+        let AdamStep { betas: [beta1, beta2], left: [first_left, second_left], eps, decay, rate } = by;
+        for ((x, g), (first, second)) in x.iter_mut().zip(gradient).zip(first.iter_mut().zip(second)) {
+            *first = beta1 * *first + (1.0 - beta1) * *g;
+            *second = beta2 * *second + (1.0 - beta2) * *g * *g;
+            let step = (*first / first_left) / ((*second / second_left).sqrt() + eps);
+            *g = rate * (step - decay * *x);
+            *x += *g;
+        }
+    }
+}

@@ -242,11 +242,12 @@ mod tests {
     use super::super::strategy::{Counted, weighted_sums};
     use super::*;
     use compute::net::Layout;
+    use compute::population::Precision;
 
     /// A search over a net, and the normals of a generation.
     fn search(text: &str, rank: usize) -> (Stack, LowRank, Counted) {
         let net: compute::Net = text.parse().unwrap();
-        let stack = Stack::new(&net).unwrap();
+        let stack = Stack::new(&net, Precision::F32).unwrap();
         let mean = stack.gather(&compute::net::init(&Layout::new(&net).unwrap(), 5, 1));
         let search = LowRank::new(mean, &stack.shapes(), rank, 0.3, Optimiser::default());
         let normals = Counted { seed: 3, member: 1, generation: 2, parameters: search.numbers() };
@@ -301,7 +302,8 @@ mod tests {
                     own.iter().enumerate().for_each(|(k, x)| inputs[k * rows + row] = *x);
                 }
                 let (weights, mut out) = ([weights], vec![0.0f32; stack.outputs() * rows]);
-                let mut pass = stack_simd::Pass { weights: &weights, values: &mut whole, out: &mut out, rows };
+                let sums = &mut stack_simd::NO_SUMS.clone();
+                let mut pass = stack_simd::Pass { weights: &weights, values: &mut whole, sums, out: &mut out, rows };
                 stack_simd::forward(&stack, &mut pass);
                 let most = out.iter().fold(1.0f32, |a, b| a.max(b.abs()));
                 let lines = stack.layers[stack.layers.len() - 1].lines;

@@ -9,11 +9,11 @@
 #![expect(unsafe_code, reason = "intrinsics, called only behind the detection of their features")]
 #![expect(clippy::needless_range_loop, reason = "several arrays at once, without closures")]
 
+use super::lanes_simd::{Lanes, Plain, activate};
 use super::low_rank::{Factors, LayerFactors};
 use super::stack::{Dense, LANES, Line, Stack};
 #[cfg(target_arch = "x86_64")]
-use super::stack_simd::wide;
-use super::stack_simd::{Lanes, Plain, activate};
+use super::wide_simd as wide;
 
 /// What all individuals have in common.
 #[derive(Clone, Copy)]

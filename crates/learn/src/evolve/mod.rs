@@ -25,11 +25,17 @@
 //! stopped.
 //!
 //! A card takes whole generations of some configs ([`cuda`]): from the same fitness they end where they end here, but
-//! their nets compute in bf16.
+//! their nets compute in bf16. A processor computes in f32 or in bf16, as the recipe says: in bf16 weights, inputs and
+//! activations are rounded, as on a card, and biases, sums and outputs are not.
 
+mod bf16_simd;
+mod bf16_tanh_simd;
 mod cuda;
 mod fitness;
+mod format_simd;
 mod fused_simd;
+mod heads_simd;
+mod lanes_simd;
 mod low_rank;
 mod low_rank_simd;
 mod openai;
@@ -40,11 +46,15 @@ mod sep_cma;
 mod separable;
 mod stack;
 mod stack_simd;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod stack_simd_tests;
 mod strategy;
 #[cfg(target_arch = "x86_64")]
 mod tanh_simd;
 mod training;
 mod views;
+#[cfg(target_arch = "x86_64")]
+mod wide_simd;
 
 pub use fitness::Fitness;
 pub use low_rank::{Factors, LowRank};
@@ -60,7 +70,7 @@ use crate::ppo::Actions;
 use crate::scale::Scaler;
 use crate::{Config, DeviceBudget, Extent, Learner, MemberKey, PolicySpec, Problem, Snapshot, Training};
 use compute::net::{Layout, Start, init_by};
-use compute::population::{Pace, Pins};
+use compute::population::{Pace, Pins, Precision};
 use compute::{Opened, Tables};
 use features::Fold;
 use files::{Error, Kind, Result};
@@ -71,10 +81,10 @@ use std::sync::Arc;
 use training::EvolveTraining;
 use views::Views;
 
-/// Whether individuals of such a config can trade on the card, in bf16; elsewhere they trade on the processor, in f32.
+/// Whether individuals of such a config can trade on the card, in bf16; elsewhere they trade on the processor.
 pub fn has_kernels(device: &Opened, net: &compute::Net, hypers: &Hypers) -> bool {
     let Opened::Cuda(context) = device else { return false };
-    Stack::new(net).is_ok_and(|stack| cuda::shape(context, net, &stack, hypers).is_some())
+    Stack::new(net, Precision::F32).is_ok_and(|stack| cuda::shape(context, net, &stack, hypers).is_some())
 }
 
 /// Whether threads can be kept on cores of their own on this operating system.
@@ -85,9 +95,9 @@ pub fn pins_threads() -> bool {
 /// Rows of individuals that go through shared weights at once.
 const BATCH: usize = 64;
 
-/// Accounts that a thread steps at once where each individual has weights of its own: two groups of lanes, so that one
-/// does not wait for itself.
-const ABREAST: usize = 16;
+/// Accounts that a thread steps at once where each individual has weights of its own: a few groups of lanes, so that
+/// one does not wait for itself, and the bars of a step are put into lanes once for all of them.
+const ABREAST: usize = 32;
 
 /// How a row of a validation costs beside a step of an individual, about: it goes through a net of any shape.
 const ROW_COST: u64 = 3;
@@ -244,13 +254,18 @@ impl Evolve {
     }
 }
 
+/// What an individual's weights are laid for; those that individuals share are f32 on a processor.
+fn precision_of(config: &Config, hypers: &Hypers) -> Precision {
+    if hypers.rank == 0 { config.recipe.precision } else { Precision::F32 }
+}
+
 /// A config's net as individuals run it, where it fits.
 fn fitting(problem: &Problem, config: &Config, hypers: &Hypers) -> Result<Stack> {
     let bad = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy.to_string()));
     let net = &config.net;
     let outputs = [hypers.actions.outputs()];
     check_net(problem, net, &outputs, "an evolved policy", "change <train.net>, as in 64t-64t")?;
-    let Ok(stack) = Stack::new(net) else {
+    let Ok(stack) = Stack::new(net, precision_of(config, hypers)) else {
         let what = format!("the net `{net}` is no plain stack of layers, and evolution has no other");
         return bad(what, "change <train.net>, as in 64t-64t");
     };
@@ -308,8 +323,11 @@ impl Learner for Evolve {
         // The batch of a recipe is the population.
         let populations = spec.configs.iter().map(|config| config.recipe.batch as u32);
         spec.hypers.iter_mut().zip(populations).for_each(|(own, population)| own.population = population);
-        let stack = |config: &Config| Stack::new(&config.net).map_or_else(|_| Arc::clone(&self.stacks[0]), Arc::new);
-        let stacks = spec.configs.iter().map(stack).collect();
+        let stack = |(config, hypers): (&Config, &Hypers)| {
+            let made = Stack::new(&config.net, precision_of(config, hypers));
+            made.map_or_else(|_| Arc::clone(&self.stacks[0]), Arc::new)
+        };
+        let stacks = spec.each().map(stack).collect();
         Box::new(Evolve { spec, folds: Arc::clone(&self.folds), stacks, speed: self.speed })
     }
 

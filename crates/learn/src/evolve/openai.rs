@@ -4,7 +4,7 @@
 //! The gradient at the middle is `1 / (n σ) Σ (u⁺ - u⁻) z` over draws `z`, with `u` the centred ranks of the two
 //! individuals. The deviation σ stays as it is.
 
-use super::fused_simd::perturb;
+use super::fused_simd::{AdamStep, climb, perturb};
 use super::ranks::centred_ranks;
 use super::strategy::{Normals, State, Strategy, length, restore_arrays, weighted_sums};
 use compute::population::Optimiser;
@@ -34,7 +34,7 @@ impl OpenAi {
         sum(&weights, &mut gradient);
         let scale = 1.0 / (fitness.len() as f32 * self.sigma);
         gradient.iter_mut().for_each(|g| *g *= scale);
-        self.moved = self.adam.climb(&mut self.mean, &gradient, rate, &self.optimiser);
+        self.moved = self.adam.climb(&mut self.mean, &mut gradient, rate, &self.optimiser);
     }
 }
 
@@ -90,21 +90,13 @@ impl Adam {
         Adam { first: vec![0.0; parameters], second: vec![0.0; parameters], step: 0 }
     }
 
-    /// Moves `x` along a gradient; how far.
-    fn climb(&mut self, x: &mut [f32], gradient: &[f32], rate: f32, by: &Optimiser) -> f64 {
+    /// Moves `x` along a gradient, which becomes the move; how far.
+    fn climb(&mut self, x: &mut [f32], gradient: &mut [f32], rate: f32, by: &Optimiser) -> f64 {
         let Optimiser { beta1, beta2, eps, decay, .. } = *by;
         self.step += 1;
         let left = |beta: f32| (1.0 - f64::from(beta).powi(self.step as i32)) as f32;
-        let (first_left, second_left) = (left(beta1), left(beta2));
-        let moments = self.first.iter_mut().zip(&mut self.second);
-        let moves = x.iter_mut().zip(gradient).zip(moments).map(|((x, g), (first, second))| {
-            *first = beta1 * *first + (1.0 - beta1) * g;
-            *second = beta2 * *second + (1.0 - beta2) * g * g;
-            let step = (*first / first_left) / ((*second / second_left).sqrt() + eps);
-            let moved = rate * (step - decay * *x);
-            *x += moved;
-            moved
-        });
-        length(moves)
+        let step = AdamStep { betas: [beta1, beta2], left: [left(beta1), left(beta2)], eps, decay, rate };
+        climb(step, gradient, &mut self.first, &mut self.second, x);
+        length(gradient.iter().copied())
     }
 }

@@ -5,10 +5,12 @@
 //! are a function of seed, member, generation and account, so all individuals of a generation see the same bars, and
 //! what they see alike is made once ([`Views`]): what is left between two of them is the difference of their policies.
 
+use super::bf16_simd;
 use super::fitness::Tallies;
+use super::fused_simd::prefer_side;
 use super::low_rank_simd::{self, Base};
-use super::stack::{Line, Stack, ZEROS};
-use super::stack_simd::{Pass, floats, forward};
+use super::stack::{LANES, Line, Stack, ZEROS};
+use super::stack_simd::{NO_SUMS, Pass, Sums, forward, words};
 use super::strategy::{Normals, Strategy};
 use super::views::{Places, Sources, Views};
 use super::{Fitness, Hypers};
@@ -17,6 +19,9 @@ use account::{Accounts, GROUP, Params};
 use compute::random::{Stream, philox};
 use market::{EpisodeData, OWN, count_starts, observe_lanes};
 use std::ops::Range;
+
+/// An account's own numbers are whole pairs.
+const _: () = assert!(OWN.is_multiple_of(2));
 
 /// Where the accounts of a generation trade.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,14 +101,17 @@ pub(super) struct Worker {
     factors: Vec<Vec<Line>>,
     /// `[individuals]` memory of a pass; the first holds inputs.
     values: Vec<[Vec<Line>; 2]>,
+    sums: Box<Sums>,
     /// `[outputs, individuals, accounts]`, of the individuals that there are.
     out: Vec<f32>,
     /// `[individuals, accounts]` bits of short, flat and long.
     legal: Vec<u8>,
     /// Inputs of a step, where they are not at hand.
-    scratch: Vec<f32>,
-    /// `[OWN, individuals, accounts]` what accounts are shown of themselves, with room for a whole group.
+    scratch: Vec<Line>,
+    /// `[OWN, individuals, accounts]` what accounts are shown of themselves, with room for a whole group; and as words
+    /// of the input.
     observed: Vec<f32>,
+    shown: Vec<u32>,
     /// `[individuals, accounts]`
     rows: Vec<u32>,
     targets: Vec<f64>,
@@ -127,11 +135,13 @@ impl Worker {
             x: vec![0.0; if factors.is_some() { 0 } else { stack.parameters }],
             weights: vec![vec![ZEROS; stack.lines]; if factors.is_some() { 0 } else { draws * sides }],
             values: (0..draws * sides).map(|_| values()).collect(),
+            sums: Box::new(NO_SUMS),
             out: vec![0.0; lanes * stack.outputs()],
             legal: vec![0; lanes],
-            scratch: vec![0.0; Places::new(stack, n, factors.is_some()).all],
+            scratch: vec![ZEROS; Places::new(stack, n, factors.is_some()).all / LANES],
             factors: factors.map_or_else(Vec::new, |own| vec![vec![ZEROS; own.lines]; draws]),
             observed: vec![0.0; OWN * lanes.next_multiple_of(GROUP)],
+            shown: vec![0; OWN * lanes.next_multiple_of(GROUP)],
             rows: vec![0; lanes],
             targets: vec![0.0; lanes],
             rewards: vec![0.0; lanes],
@@ -143,7 +153,7 @@ impl Worker {
     /// Bytes of a worker, about.
     pub(super) fn bytes(stack: &Stack, hypers: &Hypers, draws: usize) -> u64 {
         let sides = hypers.algorithm.sides();
-        let account = std::mem::size_of::<Params>() + 92 * 8 + 2 * 64 * stack.widest() + 4 * stack.inputs() + 128;
+        let account = std::mem::size_of::<Params>() + 92 * 8 + 2 * 64 * stack.widest() + 4 * stack.words() + 128;
         let weights = match hypers.factors(stack) {
             Some(factors) => draws * 64 * factors.lines + 4 * hypers.numbers(stack),
             None => draws * sides * 64 * stack.lines + 8 * stack.parameters,
@@ -210,7 +220,8 @@ impl Worker {
         let (stack, rows) = (course.stack, course.spans.first.len());
         let values = &mut self.values[..individuals];
         let Some((factors, sigma)) = strategy.factors() else {
-            return forward(stack, &mut Pass { weights: &self.weights, values, out: &mut self.out, rows });
+            let (weights, sums, out) = (&self.weights, &mut *self.sums, &mut self.out);
+            return forward(stack, &mut Pass { weights, values, sums, out, rows });
         };
         let base = Base { weights: course.base, factors, sigma };
         let last = low_rank_simd::forward(stack, base, &self.factors, values, rows);
@@ -254,13 +265,22 @@ impl Worker {
                 self.observed[k * wide + group * GROUP..][..GROUP].copy_from_slice(shown);
             }
         }
-        let inputs = views.inputs(course.sources, t, &mut self.scratch);
-        let Places { apart, row, .. } = views.places;
+        let Places { apart, row, in_pairs, .. } = views.places;
+        let words_of_own = if in_pairs { OWN / 2 } else { OWN };
+        let all = self.shown.chunks_exact_mut(wide);
+        if in_pairs {
+            for (two, to) in self.observed.chunks_exact(2 * wide).zip(all) {
+                bf16_simd::pair(&two[..wide], &two[wide..], to);
+            }
+        } else {
+            self.observed.chunks_exact(wide).zip(all).for_each(|(x, to)| bits_of(x, to));
+        }
+        let inputs = views.inputs(course.sources, course.stack, t, &mut self.scratch);
         for (individual, values) in self.values[..individuals].iter_mut().enumerate() {
-            let to = floats(&mut values[0]);
-            to[..inputs.len()].copy_from_slice(inputs);
-            for k in 0..OWN {
-                let own = &self.observed[k * wide + individual * n..][..n];
+            values[0].iter_mut().zip(inputs).for_each(|(to, line)| *to = *line);
+            let to = words(&mut values[0]);
+            for k in 0..words_of_own {
+                let own = &self.shown[k * wide + individual * n..][..n];
                 if row == 1 {
                     copy_few(own, &mut to[(views.own + k) * apart..][..n]);
                 } else {
@@ -269,6 +289,11 @@ impl Worker {
             }
         }
     }
+}
+
+/// Numbers as words.
+fn bits_of(x: &[f32], to: &mut [u32]) {
+    x.iter().zip(to).for_each(|(x, to)| *to = x.to_bits());
 }
 
 /// Copies what is mostly four, eight or sixteen long: a call takes longer than that.
@@ -294,14 +319,7 @@ fn prefer(actions: Actions, out: &[f32], legal: &[u8], targets: &mut [f64]) {
         Actions::Discrete => {
             let (short, rest) = out.split_at(n);
             let (flat, long) = rest.split_at(n);
-            let (long, legal) = (&long[..n], &legal[..n]);
-            for i in 0..n {
-                let down = (legal[i] & 1 == 1) & (short[i] > flat[i]);
-                let best = if down { short[i] } else { flat[i] };
-                let up = (legal[i] & 4 == 4) & (long[i] > best);
-                let other = if down { -1.0 } else { 0.0 };
-                targets[i] = if up { 1.0 } else { other };
-            }
+            prefer_side(short, flat, &long[..n], legal, targets);
         }
         Actions::Continuous => {
             targets.iter_mut().zip(out).zip(legal).for_each(|((to, u), legal)| *to = continuous_target(*u, *legal));

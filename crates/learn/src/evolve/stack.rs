@@ -4,10 +4,13 @@
 //! biases `[outputs]`, without padding. An individual's weights lie in [`Line`]s of sixteen: for each input a row of
 //! lines, then a row for the biases, padded with zeros; so the outputs of a layer are lanes and an input is one number
 //! for all of them. A head of few outputs lies the other way round, a row of lines of inputs for each output and then
-//! one line for the biases: its outputs would leave most lanes empty. What a layout of `compute` has beside that
-//! (branches, towers, norms, recurrent layers) is refused.
+//! one line for the biases: its outputs would leave most lanes empty. In bf16 a word of a line is a pair of inputs, so
+//! there are half as many rows. What a layout of `compute` has beside that (branches, towers, norms, recurrent layers)
+//! is refused.
 
+use super::bf16_simd;
 use compute::net::{Activation, Layout};
+use compute::population::Precision;
 use compute::{Error, Net, Result};
 
 /// Floats of a line.
@@ -31,10 +34,14 @@ pub(super) struct Dense {
     pub(super) activation: Activation,
     /// Its first parameter.
     pub(super) first: usize,
+    /// Words of a row of inputs: numbers, or pairs of them.
+    pub(super) words: usize,
     /// Lines of a row of outputs.
     pub(super) lines: usize,
     /// Its first line.
     pub(super) at: usize,
+    /// Whether it is the last, whose outputs are f32.
+    pub(super) is_last: bool,
     /// Whether its inputs are lanes: the last layer alone, because the padding of what it reads must be zero.
     pub(super) turned: bool,
 }
@@ -42,7 +49,7 @@ pub(super) struct Dense {
 impl Dense {
     /// Lines of its weights and biases.
     pub(super) fn weights(&self) -> usize {
-        if self.turned { self.outputs * self.inputs.div_ceil(LANES) + 1 } else { (self.inputs + 1) * self.lines }
+        if self.turned { self.outputs * self.words.div_ceil(LANES) + 1 } else { (self.words + 1) * self.lines }
     }
 }
 
@@ -53,6 +60,10 @@ pub(super) struct Stack {
     pub(super) parameters: usize,
     /// Lines of an individual's weights.
     pub(super) lines: usize,
+    /// Whether they are pairs in bf16.
+    pub(super) in_pairs: bool,
+    /// In pairs, the place of the first layer's inputs that none has, so that an account's own numbers begin a pair.
+    gap: usize,
     widest: usize,
     /// `[parameters]` the place of each in a row of the arena.
     places: Vec<u32>,
@@ -61,8 +72,8 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    /// The layers of a net, or what of it is none.
-    pub(super) fn new(net: &Net) -> Result<Stack> {
+    /// The layers of a net that computes in bf16 or in f32, or what of it is none.
+    pub(super) fn new(net: &Net, precision: Precision) -> Result<Stack> {
         let layout = Layout::new(net)?;
         let plain = net.towers.is_empty()
             && net.heads.len() == 1
@@ -73,13 +84,20 @@ impl Stack {
         if !plain {
             return Err(Error::Invalid(format!("`{net}` is not a plain stack of layers with one head")));
         }
-        let mut stack =
-            Stack { layers: Vec::new(), parameters: 0, lines: 0, widest: 1, places: Vec::new(), row: layout.params };
+        let in_pairs = precision == Precision::Bf16;
+        let shown = net.inputs.iter().take_while(|input| !input.dense).map(|input| input.features).sum::<usize>();
+        let has_gap = in_pairs && shown % 2 == 1 && net.inputs.iter().any(|input| input.dense);
+        let gap = if has_gap { shown } else { usize::MAX };
+        let (layers, places, row) = (Vec::new(), Vec::new(), layout.params);
+        let mut stack = Stack { layers, parameters: 0, lines: 0, in_pairs, gap, widest: 1, places, row };
         for (number, layer) in layout.linears.iter().enumerate() {
             let (inputs, outputs) = (layer.inputs(), layer.outputs);
-            let turned = number + 1 == layout.linears.len() && outputs <= FEW;
+            let is_last = number + 1 == layout.linears.len();
+            let (turned, activation) = (is_last && outputs <= FEW, layer.activation);
             let (first, at, lines) = (stack.parameters, stack.lines, outputs.div_ceil(LANES));
-            let dense = Dense { inputs, outputs, activation: layer.activation, first, lines, at, turned };
+            let places = inputs + usize::from(number == 0 && has_gap);
+            let words = if in_pairs { places.div_ceil(2) } else { places };
+            let dense = Dense { inputs, outputs, activation, first, words, lines, at, is_last, turned };
             stack.layers.push(dense);
             for column in layer.columns.iter().cloned().flatten() {
                 let place = |output: usize| (layer.weight + output * layer.input.width + column) as u32;
@@ -88,14 +106,25 @@ impl Stack {
             stack.places.extend((0..outputs).map(|output| (layer.bias + output) as u32));
             stack.parameters += (inputs + 1) * outputs;
             stack.lines += dense.weights();
-            stack.widest = stack.widest.max(lines).max(inputs.div_ceil(LANES));
+            stack.widest = stack.widest.max(lines).max(words.div_ceil(LANES));
         }
         Ok(stack)
     }
 
     /// Numbers that a row of input has.
+    #[cfg(test)]
     pub(super) fn inputs(&self) -> usize {
         self.layers[0].inputs
+    }
+
+    /// Words of a row of input.
+    pub(super) fn words(&self) -> usize {
+        self.layers[0].words
+    }
+
+    /// The place of a number of the input among the numbers of its words.
+    pub(super) fn place(&self, input: usize) -> usize {
+        input + usize::from(input >= self.gap)
     }
 
     /// Outputs of the head.
@@ -130,6 +159,11 @@ impl Stack {
         for layer in &self.layers {
             let own = &x[layer.first..][..(layer.inputs + 1) * layer.outputs];
             let lines = &mut weights[layer.at..][..layer.weights()];
+            if self.in_pairs {
+                let gap = if layer.at == 0 { self.gap } else { usize::MAX };
+                bf16_simd::lay(layer, own, gap, lines);
+                continue;
+            }
             if layer.turned {
                 let each = layer.inputs.div_ceil(LANES);
                 let (lines, bias) = lines.split_at_mut(layer.outputs * each);
@@ -154,12 +188,27 @@ impl Stack {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::stack_simd::{Pass, floats, forward};
+pub(super) mod tests {
+    use super::super::stack_simd::{NO_SUMS, Pass, forward, words};
     use super::*;
     use compute::nets::{Forward, Rows};
-    use compute::population::Precision;
     use compute::{Budget, Choice, Opened, Tables};
+
+    /// Puts rows of inputs into words, rows side by side.
+    pub(in super::super) fn put_inputs(stack: &Stack, given: &[f32], to: &mut [Line]) {
+        let (wide, to) = (stack.inputs(), words(to));
+        let rows = given.len() / wide;
+        to.fill(0);
+        for (row, own) in given.chunks_exact(wide).enumerate() {
+            for (k, x) in own.iter().enumerate() {
+                let place = stack.place(k);
+                match stack.in_pairs {
+                    true => to[place / 2 * rows + row] |= compute::bf16::round(*x).to_bits() >> (16 - place % 2 * 16),
+                    false => to[place * rows + row] = x.to_bits(),
+                }
+            }
+        }
+    }
 
     /// The lanes compute what any other pass computes, for layers of odd and even widths and any number of rows.
     #[test]
@@ -167,14 +216,20 @@ mod tests {
         let mut random = random::SplitMix::new(3);
         let opened = Opened::new(Choice::Cpu, 1).unwrap().0;
         let tables = Tables::new(&opened, Budget::default(), &[], &[]).unwrap();
-        for text in [
+        for (text, precision) in [
             "a:dense18 / 64t-64t / policy:3",
             "a:dense5 / 7-33t / policy:2",
             "a:dense40 / 100 / policy:3",
             "a:dense9 / 4-20t / policy:5",
-        ] {
+            "a:dense9 / 50t-10t / policy:1",
+            "a:dense7 / policy:3",
+            "a:dense64 / 80-64t / policy:20",
+        ]
+        .into_iter()
+        .flat_map(|text| [(text, Precision::F32), (text, Precision::Bf16)])
+        {
             let net: Net = text.parse().unwrap();
-            let stack = Stack::new(&net).unwrap();
+            let stack = Stack::new(&net, precision).unwrap();
             let row = compute::net::init(&Layout::new(&net).unwrap(), 5, 1);
             let x = stack.gather(&row);
             assert_eq!((x.len(), stack.scatter(&x)), (stack.parameters, row.clone()), "{text}");
@@ -184,26 +239,46 @@ mod tests {
             for rows in [1, 3, 4, 9] {
                 let given: Vec<f32> = (0..rows * wide).map(|_| random.unit() as f32 * 4.0 - 2.0).collect();
                 let mut values = [[vec![ZEROS; rows * stack.widest()], vec![ZEROS; rows * stack.widest()]]];
-                let inputs = floats(&mut values[0][0]);
-                for (row, own) in given.chunks_exact(wide).enumerate() {
-                    own.iter().enumerate().for_each(|(k, x)| inputs[k * rows + row] = *x);
-                }
+                put_inputs(&stack, &given, &mut values[0][0]);
                 let (weights, mut found) = ([weights.clone()], vec![0.0; stack.outputs() * rows]);
-                forward(&stack, &mut Pass { weights: &weights, values: &mut values, out: &mut found, rows });
-                let mut pass = Forward::new(&net, Precision::F32, rows).unwrap();
+                let sums = &mut NO_SUMS.clone();
+                forward(&stack, &mut Pass { weights: &weights, values: &mut values, sums, out: &mut found, rows });
+                let mut pass = Forward::new(&net, precision, rows).unwrap();
                 let mut out = vec![0.0; rows * stack.outputs()];
                 let input = Rows { tables: &tables, scales: &[], ids: &[], extras: &given };
                 pass.with(&row).unwrap().run(input, &mut out).unwrap();
+                // In bf16 a tangent can be rounded the other way.
+                let near = if precision == Precision::Bf16 { 8e-3 } else { 2e-5 };
                 for (row, wanted) in out.chunks_exact(stack.outputs()).enumerate() {
                     for (o, wanted) in wanted.iter().enumerate() {
                         let found = found[o * rows + row];
-                        assert!((wanted - found).abs() < 2e-5, "{text}, {rows} rows: {wanted} and {found}");
+                        assert!((wanted - found).abs() < near, "{text}, {rows} rows: {wanted} and {found}");
                     }
                 }
             }
         }
         for refused in ["a:dense4 / 8 | 8 / policy:3 | value:1", "a:dense4 / 8n / policy:3"] {
-            assert!(refused.parse().is_ok_and(|net: Net| Stack::new(&net).is_err()), "{refused}");
+            assert!(refused.parse().is_ok_and(|net: Net| Stack::new(&net, Precision::F32).is_err()), "{refused}");
+        }
+    }
+
+    /// Where an account's own numbers would begin in the middle of a pair, a place is left out before them.
+    #[test]
+    fn an_accounts_own_numbers_begin_a_pair() {
+        let net: Net = "row:3 + account:dense8 / 16t / policy:3".parse().unwrap();
+        let [one, two] = [Precision::F32, Precision::Bf16].map(|precision| Stack::new(&net, precision).unwrap());
+        assert_eq!((one.words(), two.words()), (11, 6));
+        assert_eq!([0, 2, 3, 10].map(|input| one.place(input)), [0, 2, 3, 10]);
+        assert_eq!([0, 2, 3, 10].map(|input| two.place(input)), [0, 2, 4, 11]);
+        let x: Vec<f32> = (0..two.parameters).map(|i| i as f32).collect();
+        let mut weights = vec![ZEROS; two.lines];
+        two.lay(&x, &mut weights);
+        // Rows of 16 outputs: the third input has nobody beside it, the fourth and the fifth are a pair.
+        let rounded = |i: usize| compute::bf16::round(i as f32).to_bits();
+        for o in 0..16 {
+            assert_eq!(weights[1].0[o].to_bits(), rounded(32 + o) >> 16);
+            assert_eq!(weights[2].0[o].to_bits(), rounded(48 + o) >> 16 | rounded(64 + o));
+            assert_eq!(weights[6].0[o], (11 * 16 + o) as f32, "biases are f32");
         }
     }
 }

@@ -4,11 +4,11 @@ use super::cuda::{self, Card};
 use super::rollout::{Course, Spans, Worker};
 use super::stack::{Line, Stack, ZEROS};
 use super::strategy::{Counted, Drawn, KeptDraw, State, Strategy};
-use super::views::{Places, Sources, Views};
+use super::views::{Sources, Views};
 use super::{Evolve, Fitness, Hypers};
 use crate::ppo::{Walker, walk_pieces};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Problem, Progress, Score, Snapshot, Training};
-use compute::population::{Pace, Pins, Scale};
+use compute::population::{Pace, Pins, Precision, Scale};
 use compute::{Budget, Choice, Error, Opened, Result, Tables};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::ops::Range;
@@ -139,6 +139,10 @@ impl EvolveTraining {
                 None => None,
             },
         };
+        let in_bf16 = evolve.spec.configs[kind].recipe.precision == Precision::Bf16;
+        if card.is_none() && in_bf16 && hypers.rank > 0 {
+            return Err(Error::Invalid("individuals of low rank compute in f32 on a processor".into()));
+        }
         let each = hypers.draws_of_task(count, evolve.speed.at_once);
         let worker = |_| Mutex::new(Worker::new(&evolve.folds.data, &stack, hypers, each));
         let room = |_: &MemberKey| Drawn::room(hypers.draws() as usize, hypers.numbers(&stack));
@@ -246,8 +250,7 @@ impl Generation<'_> {
             member.spans.draw(&evolve.folds.data, stretches, hypers, config.recipe.seed, key);
             let scales = &member.scales;
             let sources = Sources { data: &evolve.folds.data, tables: self.tables, net: &config.net, scales };
-            let places = Places::new(self.stack, hypers.n_envs as usize, hypers.rank > 0);
-            member.views.draw(sources, &member.spans, places);
+            member.views.draw(sources, self.stack, &member.spans, hypers.rank > 0);
             if let Some((factors, _)) = member.search.factors() {
                 factors.lay_base(member.search.mean(), &mut member.base);
             }
@@ -550,6 +553,8 @@ pub(super) fn read_snapshot(evolve: &Evolve, bytes: &[u8]) -> Result<Snapshot> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stack::tests::put_inputs;
+    use super::super::stack_simd::{NO_SUMS, Pass, forward};
     use super::super::{Algorithm, Normals, Spec};
     use super::*;
     use crate::Config;
@@ -557,47 +562,78 @@ mod tests {
     use crate::ppo::{Actions, continuous_target};
     use account::{Account, Action, step};
     use compute::nets::{Forward, Rows};
-    use compute::population::{Precision, Recipe};
+    use compute::population::Recipe;
 
     const SEED: u64 = 7;
 
-    /// Individuals in lanes earn what one account after the other earns whose net takes the pass of other nets.
+    /// A search of one member on a market, behind its first generation.
+    fn first_generation(hypers: Hypers, precision: Precision, layers: &str) -> (Evolve, EvolveTraining) {
+        let (problem, data, folds) = market(9);
+        let recipe = Recipe::new(hypers.population as usize, precision, SEED);
+        let outputs = hypers.actions.outputs();
+        let net = format!("row:{FEATURES} + account:dense8 / {layers} / policy:{outputs}").parse().unwrap();
+        let configs = vec![Config { net, recipe, rate: 0.03 }];
+        let spec = Spec { configs, hypers: vec![hypers], units: vec![4], stop_after: None, patience: 4, seeds: 1 };
+        let evolve = Evolve::new(&problem, &data, &folds, spec).unwrap();
+        let at = DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() };
+        let tables = problem.tables(&at.device, at.budget).unwrap();
+        let key = MemberKey { config: 0, fold: 0, seed: 0 };
+        let mut training = EvolveTraining::new(&evolve, &at, &tables, &[key]).unwrap();
+        training.advance(1).unwrap();
+        (evolve, training)
+    }
+
+    /// The outputs of individual `x` on one row: in f32 by the pass of other nets, in bf16 by its own for one row.
+    fn outputs_of(training: &EvolveTraining, x: &[f32], scales: &[Option<Scale>], row: u32, shown: &[f32]) -> Vec<f32> {
+        let (stack, tables) = (&training.stack, &training.tables);
+        let config = &training.evolve.spec.configs[0];
+        let mut out = vec![0.0; stack.outputs()];
+        if config.recipe.precision == Precision::F32 {
+            let mut pass = Forward::new(&config.net, Precision::F32, 1).unwrap();
+            let input = Rows { tables, scales, ids: &[row], extras: shown };
+            pass.with(&stack.scatter(x)).unwrap().run(input, &mut out).unwrap();
+            return out;
+        }
+        let (table, number) = (tables.table(0).unwrap(), tables.row(0, row) as usize);
+        let Some(Scale { mean, inverse }) = &scales[0] else { panic!("features are scaled") };
+        let features = &table.values[number * table.stride..][..FEATURES];
+        let scaled = features.iter().zip(mean.iter().zip(inverse)).map(|(x, (mean, inverse))| (x - mean) * inverse);
+        let given: Vec<f32> = scaled.chain(shown.iter().copied()).collect();
+        let mut weights = [vec![ZEROS; stack.lines]];
+        stack.lay(x, &mut weights[0]);
+        let mut values = [[vec![ZEROS; stack.widest()], vec![ZEROS; stack.widest()]]];
+        put_inputs(stack, &given, &mut values[0][0]);
+        let sums = &mut NO_SUMS.clone();
+        forward(stack, &mut Pass { weights: &weights, values: &mut values, sums, out: &mut out, rows: 1 });
+        out
+    }
+
+    /// Individuals in lanes earn what one account after the other earns whose net takes a pass of its own.
     #[test]
     fn individuals_earn_what_single_accounts_earn() {
-        let (problem, data, folds) = market(9);
-        for (n_envs, n_steps, actions) in [
-            (1, 90, Actions::Discrete),
-            (4, 60, Actions::Discrete),
-            (5, 700, Actions::Discrete),
-            (3, 40, Actions::Continuous),
+        for (n_envs, n_steps, actions, precision) in [
+            (1, 90, Actions::Discrete, Precision::F32),
+            (4, 60, Actions::Discrete, Precision::F32),
+            (5, 700, Actions::Discrete, Precision::F32),
+            (3, 40, Actions::Continuous, Precision::F32),
+            (1, 90, Actions::Discrete, Precision::Bf16),
+            (4, 60, Actions::Discrete, Precision::Bf16),
+            (5, 700, Actions::Discrete, Precision::Bf16),
+            (3, 40, Actions::Continuous, Precision::Bf16),
         ] {
             let (algorithm, fitness) = (Algorithm::OpenAi, Fitness::Growth);
             let hypers = Hypers { algorithm, population: 6, sigma: 0.1, rank: 0, n_envs, n_steps, actions, fitness };
-            let recipe = Recipe::new(6, Precision::F32, SEED);
-            let outputs = actions.outputs();
-            let net: compute::Net =
-                format!("row:{FEATURES} + account:dense8 / 64t-20t / policy:{outputs}").parse().unwrap();
-            let configs = vec![Config { net: net.clone(), recipe, rate: 0.03 }];
-            let spec = Spec { configs, hypers: vec![hypers], units: vec![4], stop_after: None, patience: 4, seeds: 1 };
-            let evolve = Evolve::new(&problem, &data, &folds, spec).unwrap();
-            let at = DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() };
-            let tables = problem.tables(&at.device, at.budget).unwrap();
-            let key = MemberKey { config: 0, fold: 0, seed: 0 };
-            let mut training = EvolveTraining::new(&evolve, &at, &tables, &[key]).unwrap();
-            training.advance(1).unwrap();
-            let found = training.last_fitness(0);
-
+            let (evolve, training) = first_generation(hypers, precision, "64t-20t");
+            let (data, key) = (&evolve.folds.data, MemberKey { config: 0, fold: 0, seed: 0 });
             let (search, stack) = (evolve.begin_search(key).unwrap(), &evolve.stacks[0]);
-            let scales = evolve.folds.scalers[0].scales_of(&net);
+            let scales = evolve.folds.scalers[0].scales_of(&evolve.spec.configs[0].net);
             let mut spans = Spans::default();
-            spans.draw(&data, &evolve.folds.train[0], &hypers, SEED, [key.id(), 0]);
+            spans.draw(data, &evolve.folds.train[0], &hypers, SEED, [key.id(), 0]);
             let normals = Counted { seed: SEED, member: key.id(), generation: 0, parameters: stack.parameters };
-            let mut pass = Forward::new(&net, Precision::F32, 1).unwrap();
-            for (individual, found) in found.into_iter().enumerate() {
+            for (individual, found) in training.last_fitness(0).into_iter().enumerate() {
                 let (mut z, mut x) = (vec![0.0; stack.parameters], vec![0.0; stack.parameters]);
                 normals.fill(individual as u32 / 2, 0, &mut z);
                 search.ask(if individual % 2 == 0 { 1.0 } else { -1.0 }, 0, &z, &mut x);
-                let weights = stack.scatter(&x);
                 let mut grown = 0.0;
                 for account in 0..n_envs as usize {
                     let params = &data.table().params[spans.symbols[account]];
@@ -605,9 +641,7 @@ mod tests {
                     for t in 0..spans.steps[account] {
                         let row = (spans.first[account] + t) as usize;
                         let shown = data.observe(params, &(&own).into(), row);
-                        let input = Rows { tables: &tables, scales: &scales, ids: &[row as u32], extras: &shown };
-                        let mut out = vec![0.0; outputs];
-                        pass.with(&weights).unwrap().run(input, &mut out).unwrap();
+                        let out = outputs_of(&training, &x, &scales, row as u32, &shown);
                         let legal = data.legal(params, row);
                         let bits = u8::from(legal[0]) | 2 | u8::from(legal[2]) << 2;
                         let target = match actions {
@@ -623,9 +657,29 @@ mod tests {
                     }
                 }
                 let wanted = grown / spans.all() as f64;
-                assert!((found - wanted).abs() < 1e-8, "{n_envs} accounts, individual {individual}: {found}, {wanted}");
+                let near = (found - wanted).abs() < 1e-8;
+                assert!(near, "{n_envs} accounts in {precision:?}, individual {individual}: {found}, {wanted}");
             }
         }
+    }
+
+    /// Individuals in bf16 are ranked much as in f32.
+    #[test]
+    fn fitness_in_bf16_is_near_that_in_f32() {
+        let (algorithm, actions, fitness) = (Algorithm::OpenAi, Actions::Discrete, Fitness::Growth);
+        let (population, n_envs, n_steps) = (64, 4, 256);
+        let hypers = Hypers { algorithm, population, sigma: 0.1, rank: 0, n_envs, n_steps, actions, fitness };
+        let [one, two] = [Precision::F32, Precision::Bf16]
+            .map(|precision| first_generation(hypers, precision, "64t-64t").1.last_fitness(0));
+        assert_ne!(one, two);
+        let centred = |x: &[f64]| -> Vec<f64> {
+            let mean = x.iter().sum::<f64>() / x.len() as f64;
+            x.iter().map(|x| x - mean).collect()
+        };
+        let (one, two) = (centred(&one), centred(&two));
+        let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let correlation = product(&one, &two) / (product(&one, &one) * product(&two, &two)).sqrt();
+        assert!(correlation > 0.95, "{correlation}");
     }
 
     #[test]

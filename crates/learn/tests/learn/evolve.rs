@@ -33,17 +33,31 @@ fn spec(hypers: Hypers, generations: u32) -> Spec {
     Spec { configs, hypers, units, stop_after: None, patience, seeds: 2 }
 }
 
+/// What is searched for in each of these precisions that it computes in.
+fn with_precisions(ways: impl IntoIterator<Item = Hypers>) -> Vec<(Hypers, Precision)> {
+    let both = |hypers: Hypers| [(hypers, Precision::F32), (hypers, Precision::Bf16)];
+    let computes = |(hypers, precision): &(Hypers, Precision)| hypers.rank == 0 || *precision == Precision::F32;
+    ways.into_iter().flat_map(both).filter(computes).collect()
+}
+
+/// The same search in another precision.
+fn in_precision(mut spec: Spec, precision: Precision) -> Spec {
+    spec.configs.iter_mut().for_each(|config| config.recipe.precision = precision);
+    spec
+}
+
 /// Where the column is right 9 times of 10, following it earns 20 bp · 0.8 a bar but for the costs of turning.
 #[test]
 fn searches_find_what_is_there() {
     let continuous = hypers(Algorithm::OpenAi, Actions::Continuous);
-    for hypers in ways().into_iter().chain([continuous, Hypers { rank: 1, ..continuous }]) {
+    let all = ways().into_iter().chain([continuous, Hypers { rank: 1, ..continuous }]);
+    for (hypers, precision) in with_precisions(all) {
         let (problem, data, folds) = market(3, 0.9, 1e-4);
-        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers, 60)).unwrap();
+        let evolve = Evolve::new(&problem, &data, &folds, in_precision(spec(hypers, 60), precision)).unwrap();
         for member in run(&evolve, 2, None).members {
             let best = member.best.as_ref().expect("a best");
             // Half of the bars turn: 0.8 · 20 bp less 2 sides of 1 bp on half of them.
-            assert!(best.score > 0.8 * 15.0, "{hypers:?}: {} of 15 bp", best.score);
+            assert!(best.score > 0.8 * 15.0, "{hypers:?} in {precision:?}: {} of 15 bp", best.score);
         }
     }
 }
@@ -123,10 +137,11 @@ fn nothing_is_earned_where_nothing_is_known() {
 
 #[test]
 fn the_same_bits_for_any_threads_and_after_a_stop() {
-    for own in ways() {
+    for (own, precision) in with_precisions(ways()) {
         let (problem, data, folds) = market(3, 0.8, 1e-4);
         let hypers = Hypers { fitness: Fitness::Drawdown(0.5), ..own };
-        let evolve = Evolve::new(&problem, &data, &folds, spec(hypers, 6)).unwrap();
+        let spec = in_precision(spec(hypers, 6), precision);
+        let evolve = Evolve::new(&problem, &data, &folds, spec.clone()).unwrap();
         let whole = bits(&run(&evolve, 1, None));
         for threads in [2, 16] {
             assert_eq!(bits(&run(&evolve, threads, None)), whole, "{own:?}, {threads} threads");
@@ -135,7 +150,7 @@ fn the_same_bits_for_any_threads_and_after_a_stop() {
             let paced = evolve.clone().at_speed(Speed { at_once: Some(at_once), pinned: at_once == 6 });
             assert_eq!(bits(&run(&paced, 2, None)), whole, "{own:?}, {at_once} at once");
         }
-        let alone = Spec { seeds: 1, ..spec(hypers, 6) };
+        let alone = Spec { seeds: 1, ..spec };
         let alone = Evolve::new(&problem, &data, &folds, alone).unwrap();
         assert_eq!(bits(&run(&alone, 2, None))[0], whole[0], "{own:?}, alone");
         for stop_at in 1..4u32 {

@@ -1,0 +1,132 @@
+//! What passes on different instructions, of different company and in different precision have in common.
+
+#![expect(unsafe_code, reason = "passes for narrower instructions, and lines as words")]
+
+use super::bf16_simd;
+use super::lanes_simd::Plain;
+use super::stack::tests::put_inputs;
+use super::stack::{Line, Stack, ZEROS};
+use super::stack_simd::{NO_SUMS, Pass, forward, layers};
+use super::wide_simd as wide;
+use compute::population::Precision;
+
+const NETS: [&str; 6] = [
+    "a:dense18 / 64t-64t / policy:3",
+    "a:dense9 / 20-33t / policy:2",
+    "a:dense40 / 100t / policy:5",
+    "a:dense7 / 130t-64 / policy:3",
+    "a:dense5 / policy:3",
+    "row:3 + a:dense8 / 64t-16t-80t / policy:4",
+];
+
+/// Individuals of a net with weights and inputs of their own.
+struct Crew {
+    stack: Stack,
+    rows: usize,
+    weights: Vec<Vec<Line>>,
+    values: Vec<[Vec<Line>; 2]>,
+}
+
+impl Crew {
+    fn new(text: &str, precision: Precision, individuals: usize, rows: usize) -> Crew {
+        let mut random = random::SplitMix::new(4);
+        let stack = Stack::new(&text.parse().unwrap(), precision).unwrap();
+        let mut weights = vec![vec![ZEROS; stack.lines]; individuals];
+        for own in &mut weights {
+            let x: Vec<f32> = (0..stack.parameters).map(|_| random.unit() as f32 - 0.5).collect();
+            stack.lay(&x, own);
+        }
+        let memory = || vec![ZEROS; rows * stack.widest()];
+        let mut values: Vec<[Vec<Line>; 2]> = (0..individuals).map(|_| [memory(), memory()]).collect();
+        for own in &mut values {
+            let given: Vec<f32> = (0..rows * stack.inputs()).map(|_| random.unit() as f32 * 4.0 - 2.0).collect();
+            put_inputs(&stack, &given, &mut own[0]);
+        }
+        Crew { stack, rows, weights, values }
+    }
+
+    /// The outputs of some of them.
+    fn run(&self, own: std::ops::Range<usize>, by: impl Fn(&Stack, &mut Pass<'_>)) -> Vec<f32> {
+        let (mut values, mut out) = (self.values[own.clone()].to_vec(), vec![0.0; own.len() * self.each()]);
+        let (weights, sums) = (&self.weights[own], &mut NO_SUMS.clone());
+        by(&self.stack, &mut Pass { weights, values: &mut values, sums, out: &mut out, rows: self.rows });
+        out
+    }
+
+    /// Outputs of an individual.
+    fn each(&self) -> usize {
+        self.stack.outputs() * self.rows
+    }
+}
+
+/// What a processor with wider instructions would not run gives the same within rounding: layers of one and several
+/// lines, heads of few and many outputs, one individual and several.
+#[test]
+fn narrower_instructions_compute_the_same() {
+    for text in NETS {
+        for (individuals, rows) in [(1, 1), (2, 4), (1, 7), (3, 4), (4, 9)] {
+            let crew = Crew::new(text, Precision::F32, individuals, rows);
+            let plain = crew.run(0..individuals, layers::<Plain>);
+            for level in 1..=wide::level() {
+                let found = crew.run(0..individuals, |stack, pass| match level {
+                    // SAFETY: the features were detected.
+                    1 => unsafe { wide::forward_avx2(stack, pass) },
+                    _ => unsafe { wide::forward_avx512(stack, pass) },
+                });
+                let close = found.iter().zip(&plain).all(|(a, b)| (a - b).abs() < 2e-5);
+                assert!(close, "{text}, {individuals} × {rows} rows: {found:?} and {plain:?}");
+            }
+        }
+    }
+}
+
+/// Products in bf16 have the same bits with instructions for them and without.
+#[test]
+fn bf16_has_the_same_bits_everywhere() {
+    for text in NETS {
+        for (individuals, rows) in [(1, 1), (2, 4), (1, 7), (3, 4), (4, 9)] {
+            let crew = Crew::new(text, Precision::Bf16, individuals, rows);
+            let bits = |by: fn(&Stack, &mut Pass<'_>)| -> Vec<u32> {
+                crew.run(0..individuals, by).into_iter().map(f32::to_bits).collect()
+            };
+            let (found, emulated) = (bits(forward), bits(bf16_simd::forward_emulated));
+            assert_eq!(found, emulated, "{text}, {individuals} × {rows} rows");
+            assert!(crew.run(0..individuals, forward).iter().all(|x| x.is_finite()), "{text}");
+        }
+    }
+}
+
+/// An individual's outputs are the same whoever else is in the pass.
+#[test]
+fn neighbours_change_no_bit() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        let crew = Crew::new(NETS[0], precision, 4, 4);
+        // Individual by individual.
+        let run = |own: std::ops::Range<usize>| {
+            let out = crew.run(own.clone(), forward);
+            let of = |i: usize| out.chunks_exact(4).skip(i).step_by(own.len()).flatten().copied();
+            (0..own.len()).flat_map(of).collect::<Vec<f32>>()
+        };
+        let (all, each) = (run(0..4), crew.each());
+        assert!(all.iter().any(|x| *x != 0.0));
+        for i in 0..4 {
+            assert_eq!(run(i..i + 1), all[i * each..(i + 1) * each], "individual {i}");
+        }
+        assert_eq!(run(1..3), all[each..3 * each]);
+    }
+}
+
+/// Rounding into pairs is that of `compute`, for any length.
+#[test]
+fn pairs_are_rounded_to_the_nearest() {
+    let mut random = random::SplitMix::new(6);
+    for count in [0, 1, 15, 16, 17, 40] {
+        let [first, second] = [0, 1].map(|_| (0..count).map(|_| random.unit() as f32 - 0.5).collect::<Vec<f32>>());
+        let mut found = vec![7; count];
+        bf16_simd::pair(&first, &second, &mut found);
+        for i in 0..count {
+            let [low, high] = [first[i], second[i]].map(|x| compute::bf16::round(x).to_bits());
+            assert_eq!(found[i], low >> 16 | high);
+        }
+    }
+}
