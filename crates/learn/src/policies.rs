@@ -166,8 +166,8 @@ impl Folds {
         Ok(Folds { problem, data, train, valid, is_validated, scalers, on_card })
     }
 
-    /// The mean growth of a fold's walked validation and its error; not a number where everything is training, and there
-    /// is nothing to select by.
+    /// The mean growth of a fold's walked validation and its error; not a number where everything is training, and
+    /// there is nothing to select by.
     pub(crate) fn growth(&self, fold: usize, walked: &[(f64, usize)]) -> (f64, f64) {
         if self.is_validated[fold] { mean_growth(walked) } else { (f64::NAN, f64::NAN) }
     }

@@ -3,8 +3,8 @@
 //!
 //! **SNES**, separable natural evolution strategies (Wierstra et al. 2014,
 //! <https://www.jmlr.org/papers/v15/wierstra14a.html>), follows the natural gradient of the expected utility. Utilities
-//! and rates are the paper's: `max(0, ln(n/2 + 1) - ln i) / Σ - 1/n` of the i-th fittest, a rate of 1 for the middle and
-//! of `(3 + ln d) / (5 √d)` for the deviations.
+//! and rates are the paper's: `max(0, ln(n/2 + 1) - ln i) / Σ - 1/n` of the i-th fittest, a rate of 1 for the middle
+//! and of `(3 + ln d) / (5 √d)` for the deviations.
 //!
 //! **The cross-entropy method** (de Boer et al. 2005, <https://doi.org/10.1007/s10479-005-5724-z>) becomes the
 //! distribution of the fittest individuals. The fitter half counts, each the same. Deviations go a tenth of the way to

@@ -1,4 +1,4 @@
-//! Policies on their test blocks: each member alone, all that are deployed as one, and what a search adds to their nets.
+//! Policies on their test blocks: each member alone, all that are deployed as one, and what a search adds to nets.
 
 use super::super::market_models::{MarketModelRow, sentence};
 use super::super::search::Searching;
