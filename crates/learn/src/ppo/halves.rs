@@ -111,3 +111,47 @@ impl Training for Halves {
         self.of(id)?.stop(id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::card_tests::{HOPPER_CASES, card, ppo};
+    use super::*;
+    use crate::Learner;
+    use compute::population::Pace;
+
+    /// Members end with the same bits in halves as in a group that is too small for them, and the least that still fills
+    /// a card is split.
+    #[test]
+    fn halves_change_no_bit() {
+        let Some(at) = card() else { return };
+        let Opened::Cuda(context) = &at.device else { return };
+        for case in HOPPER_CASES {
+            let ppo = ppo(case, 512, 8192);
+            let keys: Vec<MemberKey> = (0..32).map(|seed| MemberKey { config: 0, fold: 0, seed }).collect();
+            let hopper = context.gpu().capability == (9, 0);
+            assert_eq!(split(&ppo, &at.device, &keys).is_some(), hopper, "{case:?}");
+            assert!(split(&ppo, &at.device, &keys[..30]).is_none(), "{case:?}");
+            let tables = ppo.problem().tables(&at.device, at.budget).unwrap();
+            let train = |keys: &[MemberKey]| {
+                let mut training = ppo.begin(&at, &tables, keys, Pace::default(), &Pins::default()).unwrap();
+                for _ in 0..2 {
+                    training.advance(1).unwrap();
+                    training.skip_validation().unwrap();
+                }
+                training
+            };
+            let (mut all, mut few) = (train(&keys), train(&keys[14..18]));
+            assert!(all.memory() > few.memory());
+            for key in &keys[14..18] {
+                let [one, other] = [&mut all, &mut few].map(|training| training.snapshot(key.id()).unwrap());
+                assert!(one.bytes == other.bytes, "{case:?}, member {}", key.seed);
+            }
+            // A member goes on from where another group left it.
+            few.advance(1).unwrap();
+            let at_end = few.snapshot(keys[16].id()).unwrap();
+            all.restore(&at_end).unwrap();
+            assert!(all.snapshot(keys[16].id()).unwrap().bytes == at_end.bytes);
+            assert!(all.weights(99).is_err());
+        }
+    }
+}

@@ -501,25 +501,17 @@ pub(super) fn policy_net(
 #[cfg(test)]
 mod tests {
     use super::super::super::training::PpoTraining;
-    use super::super::tests::{CASES, Case, begun, begun_large, card};
+    use super::super::tests::{HOPPER_CASES, begun, begun_large, card};
     use super::super::{Cuda, Path};
     use super::*;
     use compute::Opened;
-
-    /// Those whose towers have two layers of 64.
-    fn hopper_cases() -> Vec<Case> {
-        let found: Vec<Case> =
-            CASES.into_iter().filter(|case| ["64t-64t | 64t-64t", "64-64t | 64t-64"].contains(&case.2)).collect();
-        assert_eq!(found.len(), 2);
-        found
-    }
 
     /// A member learns to the same bits alone as among so many that their minibatches run on Hopper's own units.
     #[test]
     fn members_learn_alike_alone_and_in_company() {
         let Some(at) = card() else { return };
         let Opened::Cuda(context) = &at.device else { return };
-        for case in hopper_cases() {
+        for case in HOPPER_CASES {
             let (company, alone) = (begun_large(case, &at, 2, 0..16), begun_large(case, &at, 2, 5..6));
             let on_hopper = |training: &PpoTraining| {
                 let (_, _, Cuda { path, .. }) = training.parts();
@@ -542,7 +534,7 @@ mod tests {
         if context.gpu().capability != (9, 0) {
             return;
         }
-        for case in hopper_cases() {
+        for case in HOPPER_CASES {
             let training = begun(case, &at, 2);
             let (group, members, Cuda { stream, arrays, path, .. }) = training.parts();
             let Path::Small(small) = path else { panic!("{case:?} is small") };

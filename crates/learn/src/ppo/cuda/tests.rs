@@ -83,7 +83,7 @@ pub(crate) fn market(seed: u64) -> (Arc<Problem>, Arc<EpisodeData>, Vec<Fold>) {
     (Arc::new(problem), data, vec![fold])
 }
 
-fn ppo((actions, precision, layers, reward): Case, n_envs: u32, batch: usize) -> Ppo {
+pub(crate) fn ppo((actions, precision, layers, reward): Case, n_envs: u32, batch: usize) -> Ppo {
     let (problem, data, folds) = market(9);
     let mut recipe = Recipe::new(batch, precision, 7);
     (recipe.optimiser.eps, recipe.optimiser.decay, recipe.optimiser.clip) = (1e-5, 0.0, Some(0.5));
@@ -146,7 +146,7 @@ pub(crate) fn skip(why: &str) {
     }
 }
 
-pub(super) type Case = (Actions, Precision, &'static str, Reward);
+pub(crate) type Case = (Actions, Precision, &'static str, Reward);
 
 pub(super) const CASES: [Case; 10] = [
     (Actions::Discrete, Precision::F32, "16t-16t | 16t-16t", Reward::Growth),
@@ -160,6 +160,9 @@ pub(super) const CASES: [Case; 10] = [
     (Actions::Continuous, Precision::Bf16, "2048-1024-512 | 2048-1024-512", Reward::Sharpe),
     (Actions::Discrete, Precision::Bf16, "2048t-1024t-512t | 16t", Reward::Drawdown(1.0)),
 ];
+
+/// Those whose towers have two layers of 64.
+pub(crate) const HOPPER_CASES: [Case; 2] = [CASES[5], CASES[6]];
 
 /// Members in the middle of their training, with what the card has of them.
 pub(super) fn begun(case: Case, at: &DeviceBudget, updates: u32) -> PpoTraining {
