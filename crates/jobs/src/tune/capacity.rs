@@ -249,7 +249,8 @@ impl Table<'_, '_> {
             note: timed.note,
         };
         if row.update_s.is_some() && row.updates < self.least {
-            let few = format!("only {} updates in {} timesteps", row.updates, format_count(self.timesteps as u64));
+            let (unit, all) = (learner.unit(), format_count(self.timesteps as u64));
+            let few = format!("only {} {unit}s in {all} timesteps", row.updates);
             row.note = Some(row.note.map_or(few.clone(), |note| format!("{few}; {note}")));
         }
         Ok(row)
