@@ -14,8 +14,17 @@ const SEED: u64 = 7;
 const SIGMA: f32 = 0.1;
 
 fn evolve(hypers: Hypers, layers: &str, seeds: u32) -> Evolve {
+    evolve_in(Precision::Bf16, hypers, layers, seeds)
+}
+
+/// The same as a processor takes it: in bf16 too, but for individuals of low rank.
+fn evolve_on_processor(hypers: Hypers, layers: &str, seeds: u32) -> Evolve {
+    evolve_in(if hypers.rank > 0 { Precision::F32 } else { Precision::Bf16 }, hypers, layers, seeds)
+}
+
+fn evolve_in(precision: Precision, hypers: Hypers, layers: &str, seeds: u32) -> Evolve {
     let (problem, data, folds) = market(9);
-    let mut recipe = Recipe::new(hypers.population as usize, Precision::Bf16, SEED);
+    let mut recipe = Recipe::new(hypers.population as usize, precision, SEED);
     (recipe.optimiser.eps, recipe.optimiser.decay) = (1e-6, 0.01);
     let outputs = hypers.actions.outputs();
     let net = format!("row:{FEATURES} + account:dense8 / {layers} / policy:{outputs}").parse().unwrap();
@@ -174,7 +183,8 @@ fn both_kernels_of_few_accounts_are_alike() {
 fn fitness_is_that_of_the_processor() {
     let Some(at) = card() else { return };
     for (hypers, layers) in cases(&at).into_iter().filter(|(h, _)| h.actions == Actions::Discrete) {
-        let evolve = evolve(Hypers { sigma: 1e-7, ..hypers }, layers, 2);
+        let hypers = Hypers { sigma: 1e-7, ..hypers };
+        let [evolve, reference] = [evolve, evolve_on_processor].map(|make| make(hypers, layers, 2));
         let layers = &evolve.stacks[0].layers;
         let mut middle = vec![0.0; evolve.stacks[0].parameters];
         (middle[layers[0].first], middle[layers[1].first]) = (4.0, 4.0);
@@ -182,8 +192,8 @@ fn fitness_is_that_of_the_processor() {
         (middle[head.first], middle[head.first + 2]) = (-4.0, 4.0);
         // Flat where it says nothing, as half of all rows do behind a layer that cuts them off.
         middle[head.first + head.inputs * outputs + 1] = 1e-3;
-        let [card, cpu] = [at.clone(), processor()].map(|at| {
-            let mut training = begin(&evolve, &at, 2);
+        let [card, cpu] = [(&evolve, at.clone()), (&reference, processor())].map(|(evolve, at)| {
+            let mut training = begin(evolve, &at, 2);
             (0..2).for_each(|p| training.plant(p, &middle));
             advance(&mut training, 1);
             training
@@ -197,7 +207,7 @@ fn fitness_is_that_of_the_processor() {
     }
 }
 
-/// Policies drawn at random, whose decisions may be close, are about as fit as in f32: bf16 turns few of them.
+/// Policies drawn at random, whose decisions may be close, are about as fit on both: rounding turns few of them.
 #[test]
 fn fitness_of_any_policy_is_close() {
     let Some(at) = card() else { return };
@@ -205,9 +215,9 @@ fn fitness_of_any_policy_is_close() {
         if hypers.population < 64 {
             continue;
         }
-        let evolve = evolve(hypers, layers, 2);
-        let [card, cpu] = [at.clone(), processor()].map(|at| {
-            let mut training = begin(&evolve, &at, 2);
+        let [evolve, reference] = [evolve, evolve_on_processor].map(|make| make(hypers, layers, 2));
+        let [card, cpu] = [(&evolve, at.clone()), (&reference, processor())].map(|(evolve, at)| {
+            let mut training = begin(evolve, &at, 2);
             advance(&mut training, 1);
             training
         });
