@@ -1,8 +1,8 @@
 //! Members of a group in two halves, each with a stream of its own on a card.
 //!
 //! Between two minibatches parts of gradients are added, norms taken and weights moved, and in a rollout accounts wait
-//! for one step after another: most of the card is idle then. The minibatches of the other half fill it. No member knows
-//! of another, so which half it is in changes none of its bits. Populations whose members adopt from each other
+//! for one step after another: most of the card is idle then. The minibatches of the other half fill it. No member
+//! knows of another, so which half it is in changes none of its bits. Populations whose members adopt from each other
 //! (`evolve/pbt.rs`) stay whole.
 
 use super::Ppo;
@@ -119,8 +119,8 @@ mod tests {
     use crate::Learner;
     use compute::population::Pace;
 
-    /// Members end with the same bits in halves as in a group that is too small for them, and the least that still fills
-    /// a card is split.
+    /// Members end with the same bits in halves as in a group that is too small for them, and the least group whose
+    /// halves fill a card is split.
     #[test]
     fn halves_change_no_bit() {
         let Some(at) = card() else { return };
