@@ -3,14 +3,16 @@
 //! The rate is that of the work we do: each thread has products of its own, because the CPU engine spreads rows over
 //! threads and never threads inside a product.
 
+use crate::bf16;
 use crate::cpu::square_product;
+use crate::population::Precision;
 use crate::random::{Stream, uniform, words};
 use std::hint::black_box;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Vector instructions found at run time, widest last: `sse4.2`, `avx2`, `fma`, `avx512f`; `neon` on Arm.
+/// Vector instructions found at run time, widest last: `sse4.2`, `avx2`, `fma`, `avx512f`, `amx-bf16`; `neon` on Arm.
 pub fn simd() -> Vec<&'static str> {
     let mut found = Vec::new();
     #[cfg(target_arch = "x86_64")]
@@ -23,6 +25,7 @@ pub fn simd() -> Vec<&'static str> {
             ("avx2", is_x86_feature_detected!("avx2")),
             ("avx512f", is_x86_feature_detected!("avx512f")),
             ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
+            ("amx-bf16", crate::cpu::has_tiles()),
         ];
         found.extend(known.into_iter().filter_map(|(name, there)| there.then_some(name)));
     }
@@ -42,11 +45,23 @@ pub fn simd() -> Vec<&'static str> {
 /// Side of the square matrices: three of them fit the second-level cache of most cores.
 const SIDE: usize = 256;
 
-/// Floating-point operations a second of f32 matrix products on random data, with so many threads, each at its own
-/// products for about `span`.
-pub fn product_rate(threads: usize, span: Duration) -> f64 {
+/// Whether this processor multiplies numbers of bf16 by instructions of their own.
+pub fn multiplies_bf16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return crate::cpu::multiplies_bf16();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// Floating-point operations a second of matrix products on random data in some precision, with so many threads, each
+/// at its own products for about `span`.
+pub fn product_rate(threads: usize, span: Duration, precision: Precision) -> f64 {
+    let bf16 = precision == Precision::Bf16;
     together(threads, |thread, start| {
-        let (a, b) = (random(2 * thread as u64 + 1), random(2 * thread as u64 + 2)); // [SIDE, SIDE]
+        // [SIDE, SIDE]
+        let [a, b] = [1, 2].map(|side| random(2 * thread as u64 + side));
+        let [a, b] = [a, b].map(|all| all.into_iter().map(|x| bf16::held(x, precision)).collect::<Vec<f32>>());
+        let product = |a: &[f32], b: &[f32], c: &mut [f32]| square_product(SIDE, a, b, c, bf16);
         let mut c = vec![0.0f32; SIDE * SIDE]; // [SIDE, SIDE]
         product(&a, &b, &mut c);
         start();
@@ -91,11 +106,6 @@ pub fn together(threads: usize, work: impl Fn(usize, &dyn Fn()) -> f64 + Sync) -
     })
 }
 
-/// `c = a b`, all row-major `[SIDE, SIDE]`.
-fn product(a: &[f32], b: &[f32], c: &mut [f32]) {
-    square_product(SIDE, a, b, c);
-}
-
 /// Numbers in `-1..1` that no multiplier can skip.
 fn random(seed: u64) -> Vec<f32> {
     words(seed, Stream::Noise, 0, 0).take(SIDE * SIDE).map(|word| uniform(word) * 2.0 - 1.0).collect()
@@ -109,7 +119,7 @@ mod tests {
     fn the_timed_product_is_a_product() {
         let (a, b) = (random(1), random(2));
         let mut c = vec![0.0f32; SIDE * SIDE];
-        product(&a, &b, &mut c);
+        square_product(SIDE, &a, &b, &mut c, false);
         for (row, column) in [(0, 0), (3, 200), (255, 17), (255, 255)] {
             let exact: f64 = (0..SIDE).map(|k| f64::from(a[row * SIDE + k]) * f64::from(b[k * SIDE + column])).sum();
             assert!((f64::from(c[row * SIDE + column]) - exact).abs() < 1e-3, "{row} {column}");
@@ -141,8 +151,10 @@ mod tests {
     #[test]
     fn a_rate_comes_for_any_number_of_threads() {
         for threads in [0, 1, 3] {
-            let rate = product_rate(threads, Duration::from_millis(1));
-            assert!(rate.is_finite() && rate > 0.0, "{threads}: {rate}");
+            for precision in [Precision::F32, Precision::Bf16] {
+                let rate = product_rate(threads, Duration::from_millis(1), precision);
+                assert!(rate.is_finite() && rate > 0.0, "{threads}: {rate}");
+            }
         }
     }
 

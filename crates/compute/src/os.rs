@@ -38,3 +38,23 @@ pub(crate) fn give_back_freed() {
 /// See above.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn give_back_freed() {}
+
+/// Asks Linux for the tile registers of this processor, for all threads of the process; whether it may use them.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[expect(unsafe_code, reason = "a function of the C library")]
+pub(crate) fn permit_tiles() -> bool {
+    const ARCH_PRCTL: std::ffi::c_long = 158;
+    const REQUEST: std::ffi::c_long = 0x1023;
+    const TILE_DATA: std::ffi::c_long = 18;
+    unsafe extern "C" {
+        fn syscall(number: std::ffi::c_long, ...) -> std::ffi::c_long;
+    }
+    // SAFETY: the call takes no pointer; a kernel that does not know it refuses.
+    unsafe { syscall(ARCH_PRCTL, REQUEST, TILE_DATA) == 0 }
+}
+
+/// See above; the processor's own word is not enough for them, the system has to save them.
+#[cfg(all(not(target_os = "linux"), target_arch = "x86_64"))]
+pub(crate) fn permit_tiles() -> bool {
+    false
+}

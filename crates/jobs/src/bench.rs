@@ -50,8 +50,7 @@ pub struct BenchedNet {
     pub device: String,
     /// How numbers were held.
     pub precision: Precision,
-    /// Large matrix products on random data in that precision (f32 on a processor), measured just before; null where
-    /// nothing can.
+    /// Large matrix products on random data in that precision, measured just before; null where nothing can.
     pub limit_tflops: Option<f64>,
     /// One for each batch.
     pub rows: Vec<BenchRow>,
@@ -180,13 +179,12 @@ pub fn bench_net(request: &BenchNet, settings: &Settings, sink: Sink<'_>) -> Res
     })
 }
 
-/// What large matrix products reach on this device in this precision; on a processor always in f32, which its bf16 is
-/// made of.
+/// What large matrix products reach on this device in this precision.
 fn limit(device: &Opened, precision: Precision, threads: usize) -> Result<Option<f64>> {
     Ok(match device {
         // The best of a few: a neighbour or a sleepy clock makes a limit that nets would pass.
         Opened::Cpu { .. } => {
-            let rates = (0..4).map(|_| compute::cpu_rate::product_rate(threads, Duration::from_millis(250)));
+            let rates = (0..4).map(|_| compute::cpu_rate::product_rate(threads, Duration::from_millis(250), precision));
             Some(rates.fold(0.0, f64::max) / 1e12)
         }
         Opened::Cuda(context) => {

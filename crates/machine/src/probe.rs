@@ -3,6 +3,7 @@
 use crate::profile::{self, Os, Profile};
 use crate::{cpu, gpu, limits, os, rates, warnings};
 use compute::cuda::{Driver, NoDriver};
+use compute::population::Precision;
 use files::{Error, Kind, Result};
 use serde::Serialize;
 use std::sync::mpsc;
@@ -71,7 +72,7 @@ pub fn probe_quick() -> Result<QuickProbe> {
     let hidden = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let cards = os::nvidia_cards(&os::names("/sys/bus/pci/devices"), &os::read);
     let (device, mut says) = conclude(answer, cards, hidden.as_deref())?;
-    let flops = compute::cpu_rate::product_rate(1, Duration::from_millis(20));
+    let flops = compute::cpu_rate::product_rate(1, Duration::from_millis(20), Precision::F32);
     says.push(format!("the CPU multiplies matrices at {:.0} GFLOP/s on one thread", flops / 1e9));
     Ok(QuickProbe { device, says, seconds: begun.elapsed().as_secs_f64() })
 }

@@ -1,5 +1,6 @@
 //! How fast this processor copies and multiplies, measured in about a second.
 
+use compute::population::Precision;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -33,8 +34,8 @@ pub(crate) fn measure(threads: usize, available_bytes: u64) -> CpuRates {
         threads,
         copy_one_thread_bytes_per_s: copy_rate(1, bytes, SPAN),
         copy_all_threads_bytes_per_s: copy_rate(threads, bytes, SPAN),
-        product_one_thread_flop_per_s: compute::cpu_rate::product_rate(1, SPAN),
-        product_all_threads_flop_per_s: compute::cpu_rate::product_rate(threads, SPAN),
+        product_one_thread_flop_per_s: compute::cpu_rate::product_rate(1, SPAN, Precision::F32),
+        product_all_threads_flop_per_s: compute::cpu_rate::product_rate(threads, SPAN, Precision::F32),
     }
 }
 

@@ -93,6 +93,7 @@ pub(super) fn forward(
             matrix(plan, x, linear.input),
             weights.layer(plan, l),
             matrix_mut(plan, y, linear.output),
+            plan.round,
         );
         let mut bias = &params[linear.bias..linear.bias + linear.output.width];
         if let Some(norm) = linear.norm {
@@ -154,7 +155,13 @@ pub(super) fn backward(
                 stride: linear.input.width,
                 width: linear.input.width,
             };
-            product::weights_back(rows, matrix(plan, dz, linear.output), matrix(plan, x, linear.input), dw, *add);
+            product::weights_back(
+                rows,
+                matrix(plan, dz, linear.output),
+                matrix(plan, x, linear.input),
+                dw,
+                [*add, plan.round],
+            );
             let dbias = &mut gradient[linear.bias..linear.bias + linear.output.width];
             loops::sum_rows(dz, plan.at(linear.output), dbias, *add);
         }
@@ -166,7 +173,7 @@ pub(super) fn backward(
                 matrix(plan, dz, linear.output),
                 matrix_of(linear, weights.params),
                 dx,
-                linear.adds_back,
+                [linear.adds_back, plan.round],
             );
         }
     }

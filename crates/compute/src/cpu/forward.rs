@@ -130,7 +130,8 @@ impl Forward {
         let mut strips = Floats::new(wanted)?;
         for linear in &plan.layout.linears {
             let range = linear.weight..linear.weight + linear.output.width * linear.input.width;
-            tile::strips(linear.output.width, linear.input.width, &own[range.clone()], &mut strips[range]);
+            let (wide, tall) = (linear.output.width, linear.input.width);
+            tile::strips(wide, tall, &own[range.clone()], &mut strips[range], plan.round);
         }
         Ok(Packed { params: own, recurrent, strips })
     }

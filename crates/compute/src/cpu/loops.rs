@@ -153,10 +153,34 @@ fn relu(x: f32) -> f32 {
 wide! {
     /// `(x - mean) × inverse`, rounded to bf16 if asked: one row of a table.
     fn scale(to: &mut [f32], from: &[f32], mean: &[f32], inverse: &[f32], round: bool) {
-        for (((to, &x), mean), inverse) in to.iter_mut().zip(from).zip(mean).zip(inverse) {
-            let x = (x - mean) * inverse;
-            *to = if round { bf16::round(x) } else { x };
+        let n = to.len();
+        let mut at = 0;
+        while at + PIECE <= n {
+            scale_piece(&mut to[at..], &from[at..], &mean[at..], &inverse[at..], round);
+            at += PIECE;
         }
+        if at < n && n >= PIECE {
+            // The last numbers as a whole piece: some are written twice, none by itself.
+            at = n - PIECE;
+            return scale_piece(&mut to[at..], &from[at..], &mean[at..], &inverse[at..], round);
+        }
+        for at in at..n {
+            let x = (from[at] - mean[at]) * inverse[at];
+            to[at] = if round { bf16::round(x) } else { x };
+        }
+    }
+}
+
+/// Numbers that are scaled at once.
+const PIECE: usize = 16;
+
+/// The first [`PIECE`] numbers.
+#[inline(always)]
+fn scale_piece(to: &mut [f32], from: &[f32], mean: &[f32], inverse: &[f32], round: bool) {
+    let (to, from, mean, inverse) = (&mut to[..PIECE], &from[..PIECE], &mean[..PIECE], &inverse[..PIECE]);
+    for i in 0..PIECE {
+        let x = (from[i] - mean[i]) * inverse[i];
+        to[i] = if round { bf16::round(x) } else { x };
     }
 }
 

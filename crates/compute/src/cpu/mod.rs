@@ -5,6 +5,8 @@
 //! number of threads and members. Products are our own, those of recurrent layers fused with their gates; other loops
 //! are written for SIMD; all look at run time what the processor has. After the first step nothing is allocated.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod block;
 mod buffers;
 mod curve;
@@ -16,6 +18,8 @@ mod member_batch;
 mod memory;
 mod nets;
 mod norm;
+#[cfg(target_arch = "x86_64")]
+mod pairs;
 mod plan;
 mod product;
 mod recurrent;
@@ -36,6 +40,8 @@ use crate::ops::step::advance;
 use crate::population::backend::{Arena, Backend, Sums};
 use crate::population::{Data, Member, Pace, Recipe, State, check};
 use crate::tables::Tables;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use amx::is_here as has_tiles;
 use data::Owned;
 pub(crate) use data::Source;
 pub(crate) use descent::Descending;
@@ -43,6 +49,8 @@ pub use forward::{Forward, Packed, Ready, Rows};
 use member_batch::MemberBatch;
 use nets::Core;
 pub(crate) use nets::{Given, Nets, Update, need as need_of};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use pairs::is_here as multiplies_bf16;
 pub(crate) use plan::Plan;
 pub(crate) use product::square_product;
 use rayon::prelude::*;

@@ -277,7 +277,7 @@ impl Stepper {
         for linear in &self.cut.plan.layout.linears {
             let range = linear.weight..linear.weight + linear.output.width * linear.input.width;
             let (wide, tall) = (linear.output.width, linear.input.width);
-            tile::strips(wide, tall, &self.rest[range.clone()], &mut self.strips[range]);
+            tile::strips(wide, tall, &self.rest[range.clone()], &mut self.strips[range], self.cut.plan.round);
         }
         Ok(())
     }

@@ -295,7 +295,7 @@ impl Slot {
                 (place.column, place.width) = (place.column + outputs.start, outputs.len());
                 let dz = back.read(plan, place.buffer);
                 let dw = MatrixMut { values: dw, stride: width, width };
-                product::weights_back(rows, matrix(plan, dz, place), x, dw, piece > 0);
+                product::weights_back(rows, matrix(plan, dz, place), x, dw, [piece > 0, plan.round]);
                 loops::sum_rows(&dz[..rows * plan.stride(place.buffer)], plan.at(place), dbias, piece > 0);
                 if let Some(norm) = linear.norm {
                     let (gain, wide) = (norm.gain + outputs.start, linear.output.width);

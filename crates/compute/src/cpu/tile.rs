@@ -8,6 +8,8 @@
 #![expect(unsafe_code, reason = "kernels on pointers, whose ranges are checked before their loops")]
 
 use super::memory::Floats;
+#[cfg(target_arch = "x86_64")]
+use super::pairs;
 use super::simd::{Eight, LANES, Lanes, lanes};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -35,7 +37,7 @@ pub(super) struct Side<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Right<'a> {
     Matrix(Side<'a>),
-    /// `[n / 64][k][64]`, the last strip as narrow as what is left.
+    /// As [`strips`] made them for numbers of this kind.
     Strips(&'a [f32]),
 }
 
@@ -52,6 +54,24 @@ pub(super) struct Product<'a> {
     /// From a row of `to` to the next.
     pub(super) stride: usize,
     pub(super) add: bool,
+    /// Whether the numbers of both sides are rounded to bf16.
+    pub(super) bf16: bool,
+}
+
+impl Product<'_> {
+    fn check(&self) {
+        let Product { m, n, k, left, right, to, stride, .. } = self;
+        assert!(left.holds(*m, *k) && right.holds(*k, *n), "a side larger than its slice");
+        assert!(n.is_multiple_of(LANES) && n <= stride && (*m == 0 || (m - 1) * stride + n <= to.len()));
+        if self.bf16 {
+            let rounded = |side: &Side<'_>, rows: usize, columns: usize| {
+                let row = |row| (0..columns).map(move |column| side.values[row * side.row + column * side.column]);
+                (0..rows).flat_map(row).all(|x| x.to_bits() << 16 == 0)
+            };
+            debug_assert!(rounded(left, *m, *k), "a left side that is not rounded");
+            debug_assert!(!matches!(right, Right::Matrix(side) if !rounded(side, *k, *n)), "a right side likewise");
+        }
+    }
 }
 
 impl Side<'_> {
@@ -82,6 +102,11 @@ thread_local! {
 
 /// The product, added to `to` or in its place.
 pub(super) fn multiply(product: Product<'_>) {
+    #[cfg(target_arch = "x86_64")]
+    if product.bf16 && product.m > 0 && product.k > 0 && pairs::is_here() && pairs::can(&product) {
+        product.check();
+        return pairs::multiply(product);
+    }
     // Few rows are not worth a copy.
     if product.left.stride() <= CLOSE.max(DEPTH) || product.m < 16 || product.n <= STRIP {
         return tiles(product, &mut []);
@@ -102,9 +127,8 @@ lanes! {
 
 #[inline(always)]
 pub(super) fn multiply_by<V: Lanes>(product: Product<'_>, copy: &mut [f32]) {
-    let Product { m, n, k, left, right, to, stride, add } = product;
-    assert!(left.holds(m, k) && right.holds(k, n), "a side larger than its slice");
-    assert!(n.is_multiple_of(LANES) && n <= stride && (m == 0 || (m - 1) * stride + n <= to.len()));
+    product.check();
+    let Product { m, n, k, left, right, to, stride, add, .. } = product;
     if k == 0 {
         let rows = to.chunks_mut(stride.max(1)).take(if add { 0 } else { m });
         return rows.for_each(|row| row[..n].fill(0.0));
@@ -239,9 +263,14 @@ unsafe fn turn_strip<V: Eight>(from: *const f32, stride: usize, [depth, wide]: [
     }
 }
 
-/// Brings weights `[outputs, inputs]` into strips of outputs.
-pub(super) fn strips(outputs: usize, inputs: usize, w: &[f32], to: &mut [f32]) {
+/// Brings weights `[outputs, inputs]` into strips of outputs: `[outputs / 64][inputs][64]`, the last strip as narrow as
+/// what is left; or in words of two numbers where both sides are bf16 and the processor multiplies those.
+pub(super) fn strips(outputs: usize, inputs: usize, w: &[f32], to: &mut [f32], bf16: bool) {
     assert!(outputs.is_multiple_of(LANES) && w.len() == outputs * inputs && to.len() == w.len());
+    #[cfg(target_arch = "x86_64")]
+    if bf16 && pairs::is_here() {
+        return pairs::strips(outputs, inputs, w, to);
+    }
     turn_all(outputs, inputs, w, to);
 }
 

@@ -48,8 +48,8 @@ pub enum Precision {
     F32,
     /// f32 with products of 10 bits of mantissa; only when asked. On CPUs the same as f32.
     Tf32,
-    /// Inputs, weights, activations and their gradients rounded to bf16; sums in f32. On CPUs the same rounding, for
-    /// parity.
+    /// Inputs, weights, activations and their gradients rounded to bf16; sums in f32. On CPUs the same rounding, and
+    /// products of bf16 where the processor has them.
     Bf16,
 }
 

@@ -345,6 +345,8 @@ fn doublings(all: usize) -> Vec<usize> {
 fn limit(machine: &str, device: &Opened, precision: Precision) -> Option<f64> {
     let profile = Profile::load(&home().ok()?, machine).ok()??;
     match device.device() {
+        // Products of bf16 are not part of a profile.
+        Device::Cpu { .. } if precision == Precision::Bf16 && compute::cpu_rate::multiplies_bf16() => None,
         Device::Cpu { .. } => Some(profile.cpu_rates.product_all_threads_flop_per_s),
         Device::Cuda { index } => {
             let rates = &profile.gpus.iter().find(|g| g.index == index)?.rates;

@@ -9,6 +9,15 @@ use std::arch::x86_64::*;
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cpu) struct Avx2(__m256);
 
+impl Avx2 {
+    /// Eight words, whatever they hold.
+    #[inline(always)]
+    pub(in crate::cpu) fn of_bits(words: __m256i) -> Avx2 {
+        // SAFETY: see below.
+        Avx2(unsafe { _mm256_castsi256_ps(words) })
+    }
+}
+
 // SAFETY of all blocks below: whoever uses this type has found AVX2 and FMA (the trait's promise), and memory is the
 // caller's promise.
 impl Lanes for Avx2 {

@@ -1,7 +1,12 @@
 //! Every operation, fast against plain, over empty, one, odd and large sizes.
 
 use super::near;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::amx;
+
 use crate::cpu::loops::{self, Columns, finish_tanh_by};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::pairs;
 use crate::cpu::product::{self, LayerWeights, Matrix, MatrixMut};
 use crate::cpu::recurrent::back::{self, Back};
 use crate::cpu::recurrent::step::{self, Forward};
@@ -24,19 +29,20 @@ fn check_layer(rows: usize, inputs: usize, outputs: usize, activation: Activatio
     let what = format!("{rows} rows, {inputs} to {outputs}, {activation:?}, {precision:?}");
     let (x_stride, y_stride, round) = (inputs + 16, outputs + 8, precision == Precision::Bf16);
     let shape = Shape { rows, inputs, outputs, x_stride, y_stride };
-    let (x, bias) = (numbers(1, rows * x_stride + 8), numbers(3, outputs));
-    let w: Vec<f32> = numbers(2, outputs * inputs).iter().map(|w| w / (inputs as f32).sqrt()).collect();
+    let held = |x: &f32| crate::bf16::held(*x, precision);
+    let (x, bias) = (numbers(1, rows * x_stride + 8).iter().map(held).collect::<Vec<f32>>(), numbers(3, outputs));
+    let w: Vec<f32> = numbers(2, outputs * inputs).iter().map(|w| held(&(w / (inputs as f32).sqrt()))).collect();
     let (mut fast, mut plain) = (vec![0.0; rows * y_stride], vec![0.0; rows * y_stride]);
     let matrix = |values, stride, width| Matrix { values, stride, width };
     fn out(values: &mut [f32], stride: usize, width: usize) -> MatrixMut<'_> {
         MatrixMut { values, stride, width }
     }
     let rows_of = LayerWeights::Rows(matrix(&w, inputs, inputs));
-    product::forward(rows, matrix(&x, x_stride, inputs), rows_of, out(&mut fast, y_stride, outputs));
+    product::forward(rows, matrix(&x, x_stride, inputs), rows_of, out(&mut fast, y_stride, outputs), round);
     let (mut strips, mut again) = (vec![0.0; w.len()], vec![0.0; fast.len()]);
-    tile::strips(outputs, inputs, &w, &mut strips);
+    tile::strips(outputs, inputs, &w, &mut strips, round);
     let strips = LayerWeights::Strips(&strips);
-    product::forward(rows, matrix(&x, x_stride, inputs), strips, out(&mut again, y_stride, outputs));
+    product::forward(rows, matrix(&x, x_stride, inputs), strips, out(&mut again, y_stride, outputs), round);
     assert_eq!(fast, again, "{what}: in strips");
     let at = Columns { stride: y_stride, column: 0, width: outputs };
     loops::finish(&mut fast, at, &bias, activation, round);
@@ -60,14 +66,20 @@ fn check_layer(rows: usize, inputs: usize, outputs: usize, activation: Activatio
         let (mut fast_dw, mut dw) = (start(w.len()), start(w.len()));
         let (mut fast_db, mut db) = (start(outputs), start(outputs));
         let dz_of = matrix(&dz, y_stride, outputs);
-        product::weights_back(rows, dz_of, matrix(&x, x_stride, inputs), out(&mut fast_dw, inputs, inputs), add);
+        product::weights_back(
+            rows,
+            dz_of,
+            matrix(&x, x_stride, inputs),
+            out(&mut fast_dw, inputs, inputs),
+            [add, round],
+        );
         loops::sum_rows(&dz, at, &mut fast_db, add);
         linear::weights_back(shape, &x, &dz, &mut dw, &mut db);
         near(&format!("{what}: dw"), &fast_dw, &dw, 1e-5);
         near(&format!("{what}: dbias"), &fast_db, &db, 1e-5);
         let n = rows * x_stride;
         let (mut fast_dx, mut dx) = (start(n), start(n));
-        product::input_back(rows, dz_of, matrix(&w, inputs, inputs), out(&mut fast_dx, x_stride, inputs), add);
+        product::input_back(rows, dz_of, matrix(&w, inputs, inputs), out(&mut fast_dx, x_stride, inputs), [add, round]);
         linear::input_back(shape, &dz, &w, &mut dx);
         near(&format!("{what}: dx"), &fast_dx, &dx, 1e-5);
     }
@@ -135,7 +147,7 @@ fn tiles(m: usize, n: usize, k: usize, [down, across, add]: [bool; 3], by: By) -
     };
     let (left, right, stride) = (side(&left, m, k, down), side(&right, k, n, across), n + 8);
     let mut to = numbers(3, m * stride);
-    let product = Product { m, n, k, left, right: Right::Matrix(right), to: &mut to, stride, add };
+    let product = Product { m, n, k, left, right: Right::Matrix(right), to: &mut to, stride, add, bf16: false };
     let mut copy = vec![0.0; tile::COPY];
     match by {
         By::Found => tile::multiply(product),
@@ -176,6 +188,74 @@ fn tiles_are_products_on_any_instructions() {
                 assert_eq!(tiles(1, n, k, turned, By::Found)[..n], found[..n], "{what}");
             }
         }
+    }
+}
+
+/// Shapes of products, small and large.
+fn shapes() -> impl Iterator<Item = (usize, usize, usize)> {
+    let small =
+        (1..=27).flat_map(|m| [1, 2, 3, 8, 13, 40, 128, 300].map(|k| (m, [8, 16, 24, 40, 48, 72, 136][m % 7], k)));
+    small.chain([(600, 64, 9), (40, 200, 520), (530, 72, 260)])
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn rounded_numbers_have_the_same_bits_in_pairs() {
+    if !pairs::is_here() {
+        // There is nothing to compare on a processor without products of bf16.
+        return;
+    }
+    for ((m, n, k), case) in shapes().flat_map(|shape| (0..8).map(move |case| (shape, case))) {
+        let [down, across, add] = [1, 2, 4].map(|bit| case & bit > 0);
+        let rounded = |seed, n| numbers(seed, n).iter().map(|x| crate::bf16::round(*x)).collect::<Vec<f32>>();
+        let (left, right, stride) = (rounded(1, m * k), rounded(2, k * n), n + 8);
+        let side = |values, rows, columns, turned| match turned {
+            false => Side { values, row: columns, column: 1 },
+            true => Side { values, row: 1, column: rows },
+        };
+        let found = |by: fn(Product<'_>), bf16| {
+            let (left, right) = (side(&left, m, k, down), Right::Matrix(side(&right, k, n, across)));
+            let (mut to, k) = (numbers(3, m * stride), k);
+            let product = Product { m, n, k, left, right, to: &mut to, stride, add, bf16 };
+            if bf16 && !pairs::can(&product) {
+                return None;
+            }
+            by(product);
+            Some(to)
+        };
+        let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+        let what = format!("{m} × {n} × {k}, turned {down} {across}, added {add}");
+        let one_by_one = found(tile::multiply, false).unwrap();
+        let Some(in_pairs) = found(|product| pairs::multiply_by(product, false), true) else { continue };
+        assert_eq!(bits(&one_by_one), bits(&in_pairs), "{what}");
+        if !amx::is_here() {
+            continue;
+        }
+        // In tiles: sums of 32 numbers, their even and their odd ones apart, added to what is there.
+        let in_tiles = found(|product| pairs::multiply_by(product, true), true).unwrap();
+        let (left, right) = (side(&left, m, k, down), side(&right, k, n, across));
+        let mut wanted = numbers(3, m * stride);
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            let of = |k: usize| {
+                let [a, b] = [
+                    left.values[row * left.row + k * left.column],
+                    right.values[k * right.row + column * right.column],
+                ];
+                (a, b)
+            };
+            let sum = |from: usize, to: usize| {
+                (from..to).step_by(2).fold(0.0f32, |sum, k| {
+                    let (a, b) = of(k);
+                    a.mul_add(b, sum)
+                })
+            };
+            let began = if add { wanted[row * stride + column] } else { 0.0 };
+            wanted[row * stride + column] = (0..k).step_by(32).fold(began, |all, first| {
+                let last = k.min(first + 32);
+                all + (sum(first, last) + sum(first + 1, last))
+            });
+        }
+        assert_eq!(bits(&in_tiles), bits(&wanted), "in tiles, {what}");
     }
 }
 
