@@ -5,10 +5,11 @@
 //! bootstrap of 20,000 training rows with 56 features and accounts on it. Searches are timed one by one after a
 //! warm-up, and the median counts; beside it the rate of the same net on as many rows as there are roots. On a card
 //! nets compute in bf16; an honest search there is timed with its upload and download, and without: of as many roots as
-//! are there at once (`on_card_roots`).
+//! are there at once (`on_card_roots`). On a processor they compute in f32 or in bf16.
 
 use compute::cuda::Context;
 use compute::net::{Layout, init};
+use compute::population::Precision;
 use compute::{Net, Result as Computed};
 use jobs::HonestOnCard;
 use random::{SplitMix, normal};
@@ -18,7 +19,6 @@ use search::{
     Settings, World,
 };
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Instant;
 
 const INPUTS: usize = 64;
@@ -30,15 +30,17 @@ struct Load {
     net: Vec<usize>,
     roots: usize,
     settings: Settings,
+    precision: Precision,
     threads: usize,
     seconds: f64,
 }
 
 /// `[--net 256,256] [--roots N] [--simulations N] [--rule gumbel|muzero] [--mode reference|honest] [--in-flight N]
-/// [--codes N] [--scenarios N] [--device cpu|cuda] [--threads N] [--seconds S]`
+/// [--codes N] [--scenarios N] [--device cpu|cuda] [--precision f32|bf16] [--threads N] [--seconds S]`
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let settings = Settings { depth: u32::MAX, codes: 1, mode: Mode::Reference, ..Settings::default() };
-    let mut load = Load { net: vec![256, 256], roots: 128, settings, threads, seconds: 3.0 };
+    let (net, precision) = (vec![256, 256], Precision::F32);
+    let mut load = Load { net, roots: 128, settings, precision, threads, seconds: 3.0 };
     let (mut honest, mut card, mut in_flight, mut codes) = (false, false, 1, 16);
     for pair in words.chunks(2) {
         let [name, value] = pair else { return Err(format!("{} needs a value", pair[0])) };
@@ -53,6 +55,9 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
             "--threads" => load.threads = whole()?.max(1),
             "--seconds" => load.seconds = value.parse().map_err(text)?,
             "--device" => card = known(value, &[("cpu", false), ("cuda", true)])?,
+            "--precision" => {
+                load.precision = known(value, &[("f32", Precision::F32), ("bf16", Precision::Bf16)])?;
+            }
             "--mode" => honest = known(value, &[("reference", false), ("honest", true)])?,
             "--rule" => {
                 load.settings.rule = known(value, &[("gumbel", RootRule::GUMBEL), ("muzero", RootRule::PUCT)])?;
@@ -138,10 +143,9 @@ fn run_honest_on_card(load: &Load, world: &MarketWorld<Bootstrap>, known: Vec<In
 }
 
 fn run<W: World>(load: &Load, world: &W, known: Vec<W::Known>, mode: &str) -> Result<Value, String> {
-    let Load { net, roots, settings, threads, seconds } = load;
+    let Load { net, roots, settings, precision, threads, seconds } = load;
     let (net, params) = net_of(world.inputs(), net)?;
-    let params = Arc::new(params);
-    let mut evaluators = NetEvaluator::several(&net, &params, *threads).map_err(text)?;
+    let mut evaluators = NetEvaluator::several(&net, &params, *precision, *threads).map_err(text)?;
     let mut search = Search::new(world, settings, *threads, 1 << 36).map_err(text)?;
     let all: Vec<Root<W::Known>> = known.into_iter().zip(0..).map(|(known, counter)| Root { known, counter }).collect();
     let mut once = || -> Result<f64, String> {
@@ -154,6 +158,7 @@ fn run<W: World>(load: &Load, world: &W, known: Vec<W::Known>, mode: &str) -> Re
     let simulations = f64::from(settings.simulations) * *roots as f64;
     Ok(json!({
         "program": if mode.is_empty() { "fullbore" } else { "fullbore, honest" },
+        "precision": format!("{precision:?}").to_lowercase(),
         "search_s": search_s,
         "simulations_per_s": simulations / search_s,
         "net_rows_per_s": *roots as f64 / net_s,

@@ -556,6 +556,9 @@ pub(crate) struct BenchSearch {
     /// What is searched: auto (all that the device has), honest or reference
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(crate) mode: String,
+    /// Number format of the net: auto (bf16 on a GPU, f32 on a CPU), f32 or bf16
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) precision: String,
     /// Device to run on: auto, cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,

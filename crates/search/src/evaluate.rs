@@ -4,7 +4,7 @@
 //! value, and only decisions that a simulation goes through need priors, one in dozens.
 
 use compute::net::{Layout, Linear};
-use compute::nets::{Forward, Rows};
+use compute::nets::{Forward, Packed, Rows};
 use compute::population::Precision;
 use compute::{Budget, Choice, Error, Net, Opened, Result, Tables};
 use std::sync::Arc;
@@ -61,13 +61,13 @@ enum Layers {
 const ROWS: usize = 512;
 
 impl NetEvaluator {
-    /// The net with these parameters, `[params]`. Its inputs are rows of numbers, in its order and as they go into the
-    /// first layer: whoever scales inputs scales them before.
+    /// The net with these parameters, `[params]`, in f32 or bf16. Its inputs are rows of numbers, in its order and as
+    /// they go into the first layer: whoever scales inputs scales them before.
     ///
     /// # Errors
     ///
     /// Where an input is a window, the heads are not those of a policy with a value, or the parameters do not fit.
-    pub fn new(net: &Net, params: &Arc<Vec<f32>>) -> Result<NetEvaluator> {
+    pub fn new(net: &Net, params: &[f32], precision: Precision) -> Result<NetEvaluator> {
         let net = shown_net(net)?;
         let wanted = Layout::new(&net)?.params;
         if params.len() != wanted {
@@ -75,23 +75,36 @@ impl NetEvaluator {
         }
         let layers = match tower(&net, params, 0)?.zip(tower(&net, params, 1)?) {
             Some((policy, value)) => {
-                let [policy, value] = [policy, value].map(|(net, params)| Pass::new(&net, params).map(Box::new));
-                Layers::Towers { policy: policy?, value: value? }
+                let pass = |(net, params): (Net, Vec<f32>)| Pass::new(&net, &params, precision).map(Box::new);
+                Layers::Towers { policy: pass(policy)?, value: pass(value)? }
             }
-            None => Layers::Whole(Box::new(Pass::new(&net, Arc::clone(params))?)),
+            None => Layers::Whole(Box::new(Pass::new(&net, params, precision)?)),
         };
         let device = Opened::new(Choice::Cpu, 1)?.0;
         let tables = Tables::new(&device, Budget::default(), &[], &[])?;
         Ok(NetEvaluator { layers, tables, inputs: net.extras(), actions: net.heads[0].classes })
     }
 
-    /// One for each thread.
+    /// One for each thread; they share the parameters.
     ///
     /// # Errors
     ///
     /// As [`new`](NetEvaluator::new).
-    pub fn several(net: &Net, params: &Arc<Vec<f32>>, threads: usize) -> Result<Vec<NetEvaluator>> {
-        (0..threads.max(1)).map(|_| NetEvaluator::new(net, params)).collect()
+    pub fn several(net: &Net, params: &[f32], precision: Precision, threads: usize) -> Result<Vec<NetEvaluator>> {
+        let first = NetEvaluator::new(net, params, precision)?;
+        let others = (1..threads).map(|_| first.another()).collect::<Result<Vec<_>>>()?;
+        Ok(std::iter::once(first).chain(others).collect())
+    }
+
+    /// The same net for another thread.
+    fn another(&self) -> Result<NetEvaluator> {
+        let layers = match &self.layers {
+            Layers::Whole(pass) => Layers::Whole(Box::new(pass.another()?)),
+            Layers::Towers { policy, value } => {
+                Layers::Towers { policy: Box::new(policy.another()?), value: Box::new(value.another()?) }
+            }
+        };
+        Ok(NetEvaluator { layers, tables: Arc::clone(&self.tables), ..*self })
     }
 
     /// Bytes that one takes beside parameters: the activations of a pass.
@@ -140,7 +153,7 @@ fn shown_net(net: &Net) -> Result<Net> {
 
 /// One of two towers as a net of its own, with its parameters; none where the net has one trunk, or layers that both
 /// read.
-fn tower(net: &Net, params: &[f32], at: usize) -> Result<Option<(Net, Arc<Vec<f32>>)>> {
+fn tower(net: &Net, params: &[f32], at: usize) -> Result<Option<(Net, Vec<f32>)>> {
     let whole = Layout::new(net)?;
     let own = |tower: &compute::net::Tower| tower.heads == 1 && tower.reads.is_empty() && tower.recurrent.is_empty();
     let apart = net.towers.len() == 2
@@ -170,23 +183,38 @@ fn tower(net: &Net, params: &[f32], at: usize) -> Result<Option<(Net, Arc<Vec<f3
         let width = to.output.width;
         copied[to.bias..to.bias + width].copy_from_slice(&params[from.bias..from.bias + width]);
     }
-    Ok(Some((half, Arc::new(copied))))
+    Ok(Some((half, copied)))
 }
 
 /// A net with its parameters, and room for a pass.
 #[derive(Debug)]
 struct Pass {
+    net: Net,
+    precision: Precision,
     forward: Forward,
-    params: Arc<Vec<f32>>,
+    params: Arc<Packed>,
     outputs: Vec<f32>, // [ROWS, wide]
     wide: usize,
 }
 
 impl Pass {
-    fn new(net: &Net, params: Arc<Vec<f32>>) -> Result<Pass> {
-        let forward = Forward::new(net, Precision::F32, ROWS)?;
-        let wide = forward.outputs();
-        Ok(Pass { forward, params, outputs: vec![0.0; ROWS * wide], wide })
+    fn new(net: &Net, params: &[f32], precision: Precision) -> Result<Pass> {
+        let forward = Forward::new(net, precision, ROWS)?;
+        let (params, wide) = (Arc::new(forward.pack(params)?), forward.outputs());
+        Ok(Pass { net: net.clone(), precision, forward, params, outputs: vec![0.0; ROWS * wide], wide })
+    }
+
+    fn another(&self) -> Result<Pass> {
+        let Pass { net, precision, wide, .. } = self;
+        let (forward, params) = (Forward::new(net, *precision, ROWS)?, Arc::clone(&self.params));
+        Ok(Pass {
+            net: net.clone(),
+            precision: *precision,
+            forward,
+            params,
+            outputs: vec![0.0; ROWS * wide],
+            wide: *wide,
+        })
     }
 
     /// Gives the outputs of each row, `[wide]`, with its number.
@@ -197,7 +225,7 @@ impl Pass {
         shown: &[f32],
         mut give: impl FnMut(usize, &[f32]),
     ) -> Result<()> {
-        let mut net = self.forward.with(&self.params)?;
+        let mut net = self.forward.with_packed(&self.params)?;
         for (part, shown) in shown.chunks(ROWS * inputs).enumerate() {
             let out = &mut self.outputs[..shown.len() / inputs * self.wide];
             net.run(Rows { tables, scales: &[], ids: &[], extras: shown }, out)?;
@@ -264,10 +292,11 @@ mod tests {
             ("row:8 / 32n-16 | 16 / policy:3 | value:1", false),
         ] {
             let net: Net = text.parse().unwrap();
-            let params = Arc::new(init(&Layout::new(&net).unwrap(), 3, 0));
-            let mut own = NetEvaluator::new(&net, &params).unwrap();
+            let params = init(&Layout::new(&net).unwrap(), 3, 0);
+            let precision = if text.contains('n') { Precision::F32 } else { Precision::Bf16 };
+            let mut own = NetEvaluator::new(&net, &params, precision).unwrap().another().unwrap();
             assert_eq!(own.towers().is_some(), apart, "{text}");
-            let mut whole = Pass::new(&shown_net(&net).unwrap(), Arc::clone(&params)).unwrap();
+            let mut whole = Pass::new(&shown_net(&net).unwrap(), &params, precision).unwrap();
             for rows in [0, 1, 7, 24, 384, 513] {
                 let number = |i: usize| 4.0 * uniform(philox(7, [i as u32, rows as u32, 0, 0])[0]) - 2.0;
                 let shown: Vec<f32> = (0..rows * 8).map(number).collect();

@@ -87,6 +87,7 @@ pub(super) fn run_search(args: SearchArgs, context: &mut Context) -> Outcome {
         simulations: counts(&args.simulations),
         scenarios: args.scenarios as usize,
         mode: args.mode,
+        precision: args.precision,
         device: args.device,
         seconds: args.seconds,
     };
@@ -99,7 +100,11 @@ pub(super) fn run_search(args: SearchArgs, context: &mut Context) -> Outcome {
 /// A table for each mode, with its most simulations a second marked.
 fn render_search(benched: &BenchedSearch, paint: Paint) -> String {
     let mut text = format!("{}  {} parameters\n", paint.bold(&benched.net), format_count(benched.parameters));
-    text.push_str(&wrap(&format!("on {}", benched.device), "  ", "  "));
+    text.push_str(&wrap(
+        &format!("on {}, in {}", benched.device, format!("{:?}", benched.precision).to_lowercase()),
+        "  ",
+        "  ",
+    ));
     let _ = writeln!(text, "  memory budget {}", format_bytes(benched.budget_bytes));
     for rows in benched.rows.chunk_by(|a, b| a.mode == b.mode) {
         let (title, said) = match rows[0].mode {

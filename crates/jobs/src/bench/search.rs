@@ -55,6 +55,8 @@ pub struct BenchSearch {
     pub scenarios: usize,
     /// `auto`, `honest` or `reference`; auto is all that the device has.
     pub mode: String,
+    /// `auto`, `f32` or `bf16`; auto is bf16 on a card, the only one it has, and f32 elsewhere.
+    pub precision: String,
     /// `auto`, `cpu`, `cuda`, `cuda:1`.
     pub device: String,
     /// Seconds per measurement; a search that is longer runs once.
@@ -171,7 +173,8 @@ struct Measured {
 struct Bench<'a> {
     request: &'a BenchSearch,
     net: Net,
-    params: Arc<Vec<f32>>,
+    params: Vec<f32>,
+    precision: Precision,
     device: Opened,
     threads: usize,
     budget: u64,
@@ -199,15 +202,24 @@ pub fn bench_search(request: &BenchSearch, settings: &Settings, sink: Sink<'_>) 
         let wrong = format!("<mode={}> is not for this device", request.mode);
         return usage(wrong, &format!("use auto or {}, or another <device>", known.join(" or ")));
     }
+    let precision = match (request.precision.as_str(), &device) {
+        ("auto", Opened::Cuda(_)) | ("bf16", _) => Precision::Bf16,
+        ("auto" | "f32", Opened::Cpu { .. }) => Precision::F32,
+        (other, _) => {
+            let known = if matches!(device, Opened::Cuda(_)) { "auto or bf16" } else { "auto, f32 or bf16" };
+            return usage(format!("<precision={other}> is not for a search on this device"), &format!("use {known}"));
+        }
+    };
     let layout = Layout::new(&net).map_err(|e| Error::new(Kind::Usage, e.to_string()))?;
     let mut bench = Bench {
-        params: Arc::new(init(&layout, 1, 0)),
+        params: init(&layout, 1, 0),
         threads: if let Opened::Cpu { threads } = device { threads } else { 0 },
         budget: budget(settings, &device)?,
         market: None,
         models: None,
         request,
         net,
+        precision,
         device,
     };
     let total = (wanted.len() * request.roots.len() * request.simulations.len()) as u64;
@@ -228,7 +240,7 @@ pub fn bench_search(request: &BenchSearch, settings: &Settings, sink: Sink<'_>) 
         net: bench.net.to_string(),
         parameters: layout.parameters() as u64,
         device: device_words,
-        precision: if threads.is_some() { Precision::F32 } else { Precision::Bf16 },
+        precision: bench.precision,
         threads,
         budget_bytes: bench.budget,
         scenarios: request.scenarios,
@@ -364,7 +376,7 @@ impl Bench<'_> {
         if memory_bytes > self.budget {
             return Ok(Measured { memory_bytes, timed: Err(beyond(memory_bytes, self.budget)) });
         }
-        let nets = NetEvaluator::several(&self.net, &self.params, self.threads).map_err(failed)?;
+        let nets = NetEvaluator::several(&self.net, &self.params, self.precision, self.threads).map_err(failed)?;
         let mut nets: Vec<Counted> = nets.into_iter().map(|net| Counted { net, leaves: 0 }).collect();
         if alone.is_none() {
             let (batch, values_alone) = (roots * settings.codes, settings.mode != Mode::Reference);

@@ -132,10 +132,11 @@ fn hypers(settings: &Settings) -> Hypers {
 
 fn config(settings: &Settings, net: &compute::Net) -> Result<Config> {
     let batch = settings.classify.batch.unwrap_or(BATCH).min(hypers(settings).rows() as usize);
-    if settings.train.precision.is_some_and(|precision| precision != Precision::F32) {
-        return Err(usage("nets that search compute in f32", "leave <train.precision> out"));
+    let precision = settings.train.precision.unwrap_or(Precision::F32);
+    if precision == Precision::Tf32 {
+        return Err(usage("nets that search compute in f32 or bf16", "choose <train.precision=f32> or bf16"));
     }
-    let recipe = gradient_recipe(settings, batch, Precision::F32);
+    let recipe = gradient_recipe(settings, batch, precision);
     Ok(Config { net: net.clone(), recipe, rate: SearchKind.rate(settings, batch) })
 }
 
@@ -248,7 +249,7 @@ pub(super) struct Searching {
     problem: Arc<Problem>,
     data: Arc<EpisodeData>,
     /// `[configs]`
-    shapes: Vec<SearchShape>,
+    shapes: Vec<(SearchShape, Precision)>,
     counters: Vec<u64>,
     device: Opened,
     judging: Arc<Count>,
@@ -288,7 +289,8 @@ impl Searching {
         let fold = |(number, policy): (usize, FoldPolicy)| {
             let trades = !policy.members.is_empty();
             let market = trades.then(|| self.expert.market(number)).transpose().map_err(learn::failed)?;
-            Ok(SearchFold { policy, market, shape: self.shapes[configs[number]] })
+            let (shape, precision) = self.shapes[configs[number]];
+            Ok(SearchFold { policy, market, shape, precision })
         };
         let folds = folds.into_iter().enumerate().map(fold).collect::<Result<Vec<_>>>()?;
         let (problem, data) = (Arc::clone(&self.problem), Arc::clone(&self.data));
@@ -316,7 +318,7 @@ impl Searching {
     /// What a model keeps of a fold: how its members search, and the market.
     pub(super) fn keep(&self, fold: usize, config: usize) -> Result<KeptSearch> {
         let market = self.expert.market(fold).map_err(learn::failed)?.to_bytes();
-        Ok(KeptSearch { shape: self.shapes[config], market, on_card: matches!(self.device, Opened::Cuda(_)) })
+        Ok(KeptSearch { shape: self.shapes[config].0, market, on_card: matches!(self.device, Opened::Cuda(_)) })
     }
 }
 
@@ -411,7 +413,8 @@ impl Kind for SearchKind {
         let none = SearchShape { simulations: 1, scenarios: 2, codes: 1, horizon: 1, roots: 1 };
         let fold = |((policy, market), own): ((FoldPolicy, &Option<_>), &super::model::ModelFold)| {
             // Where nobody trades nobody searches.
-            SearchFold { policy, market: market.clone(), shape: own.search.unwrap_or(none) }
+            let precision = own.config.as_ref().map_or(&loaded.model.recipe, |config| &config.recipe).precision;
+            SearchFold { policy, market: market.clone(), shape: own.search.unwrap_or(none), precision }
         };
         let searching = SearchRows {
             problem: Arc::new(problem),
@@ -434,7 +437,8 @@ impl Kind for SearchKind {
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
         let Experiment { source, splits, settings, .. } = experiment;
         let (expert, data, episodes) = expert(source, splits, settings, &experiment.at.device)?;
-        let shapes = settings.configs().iter().map(|(_, own)| hypers(own).search).collect();
+        let precision = |own: &Settings| own.train.precision.unwrap_or(Precision::F32);
+        let shapes = settings.configs().iter().map(|(_, own)| (hypers(own).search, precision(own))).collect();
         let searching = Searching {
             expert,
             problem: Arc::clone(&source.problem),

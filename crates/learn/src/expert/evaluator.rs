@@ -1,8 +1,8 @@
 //! A net as a search asks it: its values are in units of the market's own moves.
 
+use compute::population::Precision;
 use compute::{Net, Result};
 use search::{Evaluate, NetEvaluator, Towers};
-use std::sync::Arc;
 
 /// A net whose values are counted in a unit.
 #[derive(Debug)]
@@ -13,8 +13,14 @@ pub(super) struct UnitEvaluator {
 
 impl UnitEvaluator {
     /// One for each thread.
-    pub(super) fn several(net: &Net, params: Vec<f32>, unit: f32, threads: usize) -> Result<Vec<UnitEvaluator>> {
-        let nets = NetEvaluator::several(net, &Arc::new(params), threads)?;
+    pub(super) fn several(
+        net: &Net,
+        params: &[f32],
+        precision: Precision,
+        unit: f32,
+        threads: usize,
+    ) -> Result<Vec<UnitEvaluator>> {
+        let nets = NetEvaluator::several(net, params, precision, threads)?;
         Ok(nets.into_iter().map(|net| UnitEvaluator { net, unit }).collect())
     }
 }

@@ -13,7 +13,7 @@ use crate::ppo::{Deciders, Deciding, FoldPolicy, preferred};
 use crate::{Problem, failed};
 use account::Action;
 use compute::Opened;
-use compute::population::Scale;
+use compute::population::{Precision, Scale};
 use files::Result;
 use market::{EpisodeData, Needs, Policy, View};
 use search::{InfoSet, Root, Search};
@@ -28,6 +28,8 @@ pub struct SearchFold {
     pub market: Option<Arc<FoldMarket>>,
     /// How they search.
     pub shape: SearchShape,
+    /// How their nets compute on a processor; on a card they do in bf16.
+    pub precision: Precision,
 }
 
 /// Searchers of folds as one policy.
@@ -140,7 +142,8 @@ impl FoldSearch {
         Ok(Some(match device {
             Opened::Cpu { threads } => {
                 let trees = Search::new(&**market, &settings, *threads, u64::MAX)?;
-                let nets = |params: &Vec<f32>| UnitEvaluator::several(net, params.clone(), market.unit, *threads);
+                let nets =
+                    |params: &Vec<f32>| UnitEvaluator::several(net, params, fold.precision, market.unit, *threads);
                 let nets = fold.policy.members.iter().map(nets).collect::<compute::Result<_>>()?;
                 FoldSearch::Processor(Mutex::new(Processor { trees, nets }))
             }

@@ -9,7 +9,7 @@ use super::{DISCRETE, Expert, Hypers, processor, threads_of};
 use crate::ppo::{Walk, Walker, walk_pieces};
 use crate::{DeviceBudget, Learner, MemberKey, Metrics, Problem, Progress, Score, Snapshot, Training};
 use compute::nets::{Hyper, Nets};
-use compute::population::{Optimiser, Pins, Precision, Scale};
+use compute::population::{Optimiser, Pins, Recipe, Scale};
 use compute::random::Permutation;
 use compute::{Budget, Error, Net, Opened, Result, Tables};
 use market::{Environment, OBSERVED, STATE};
@@ -169,13 +169,13 @@ impl ExpertTraining {
     /// A member's accounts take their steps, each decided by a search; what a net can learn from that.
     fn collect(&mut self, at: usize) -> Result<Vec<Target>> {
         let (params, hypers) = (self.nets.params(at)?, self.hypers());
-        let seed = self.expert.spec.configs[self.kind].recipe.seed;
+        let Recipe { seed, precision, .. } = self.expert.spec.configs[self.kind].recipe;
         let threads = self.threads.current_num_threads();
         let (expert, member) = (&self.expert, &mut self.members[at]);
         let Searcher::Processor { teach, .. } = &mut self.searcher else {
             return Err(Error::Invalid("members of a card go together".into()));
         };
-        let mut evaluators = UnitEvaluator::several(&self.net, params, member.market.unit, threads)?;
+        let mut evaluators = UnitEvaluator::several(&self.net, &params, precision, member.market.unit, threads)?;
         let mut rollout = Rollout::new(&hypers);
         for t in 0..hypers.n_steps {
             let roots = rollout.roots(expert, member, t);
@@ -188,7 +188,7 @@ impl ExpertTraining {
     /// The same for all of these members, whose roots of a step are one search on the card.
     fn collect_all(&mut self, active: &[usize]) -> Result<Vec<Vec<Target>>> {
         let hypers = self.hypers();
-        let seed = self.expert.spec.configs[self.kind].recipe.seed;
+        let Recipe { seed, precision, .. } = self.expert.spec.configs[self.kind].recipe;
         let mut params = Vec::with_capacity(active.len());
         let Searcher::Card(card) = &mut self.searcher else {
             return Err(Error::Invalid("members of a processor go one after the other".into()));
@@ -219,7 +219,7 @@ impl ExpertTraining {
         threads.install(|| {
             let each = going.into_par_iter().zip(params);
             each.map(|((_, member, rollout), params)| {
-                let mut evaluators = UnitEvaluator::several(net, params, member.market.unit, 1)?;
+                let mut evaluators = UnitEvaluator::several(net, &params, precision, member.market.unit, 1)?;
                 rollout.finish(expert, member, &mut evaluators[0])
             })
             .collect()
@@ -278,7 +278,7 @@ impl ExpertTraining {
 
     /// `[members][pieces]` what members make of their validation with search; each has its pieces.
     fn walk_with_search(&mut self, due: &[Due]) -> Result<Vec<Vec<(f64, usize)>>> {
-        let shape = self.hypers().search;
+        let (shape, precision) = (self.hypers().search, self.expert.spec.configs[self.kind].recipe.precision);
         let threads = self.threads.current_num_threads();
         let expert = &self.expert;
         let roots_of = |member: &Member, walk: &Walk| -> Vec<Root<InfoSet>> {
@@ -295,7 +295,7 @@ impl ExpertTraining {
                 for ((at, params, _), walk) in due.iter().zip(&mut walks) {
                     let member = &self.members[*at];
                     let mut evaluators =
-                        UnitEvaluator::several(&self.net, params.clone(), member.market.unit, threads)?;
+                        UnitEvaluator::several(&self.net, params, precision, member.market.unit, threads)?;
                     for _ in 0..walk.steps() {
                         let roots = roots_of(member, walk);
                         let found = searched(search, &member.market, &mut evaluators, &roots, shape.roots)?;
@@ -412,7 +412,7 @@ impl Training for ExpertTraining {
             let walker = Walker {
                 net: &self.net,
                 params: &params,
-                precision: Precision::F32,
+                precision: self.expert.spec.configs[self.kind].recipe.precision,
                 tables: &self.tables,
                 scales: &self.members[at].scales,
                 actions: DISCRETE,

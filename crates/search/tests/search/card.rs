@@ -3,6 +3,7 @@
 use compute::Net;
 use compute::cuda::{Context, gpus};
 use compute::net::{Layout, init};
+use compute::population::Precision;
 use compute::random::philox;
 use search::cuda::{LinearSearch, TableSearch};
 use search::{
@@ -123,7 +124,7 @@ impl Case {
     fn on_processor(&self) -> Outcomes {
         let ((net, params), world) = (self.net(), self.world());
         let params: Vec<f32> = params.into_iter().map(bf16).collect();
-        let mut evaluators = NetEvaluator::several(&net, &Arc::new(params), 2).unwrap();
+        let mut evaluators = NetEvaluator::several(&net, &params, Precision::F32, 2).unwrap();
         let mut search = Search::new(&world, &self.settings, 2, u64::MAX).unwrap();
         search.run(&world, &mut evaluators, &self.known()).unwrap()
     }

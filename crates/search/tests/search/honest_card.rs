@@ -5,6 +5,7 @@ use crate::worlds::*;
 use account::{Account, Bar, Params};
 use compute::cuda::Context;
 use compute::net::{Layout, init};
+use compute::population::Precision;
 use compute::{Net, Result};
 use search::cuda::{HonestModel, HonestModels, HonestRoot, HonestSearch};
 use search::{
@@ -208,7 +209,7 @@ fn nets_search_honestly_on_a_card_as_on_the_processor() {
         on_card.set_params(1, &others).unwrap();
         let found = [0, 1].map(|n| on_card.run(&as_roots(&all, |_| (n, n))).unwrap());
         for (own, params) in found.iter().zip([params, others]) {
-            let mut evaluators = vec![Unit(NetEvaluator::new(&net, &Arc::new(params)).unwrap())];
+            let mut evaluators = vec![Unit(NetEvaluator::new(&net, &params, Precision::F32).unwrap())];
             let mut search = Search::new(&world, &settings, 1, u64::MAX).unwrap();
             let other = search.run(&world, &mut evaluators, &all).unwrap();
             alike(own, &other, text);

@@ -4,11 +4,11 @@
 use crate::worlds;
 use account::{Account, Bar, Params};
 use compute::net::{Layout, init};
+use compute::population::Precision;
 use compute::{Net, Result};
 use search::{
     Bootstrap, InfoSet, MarketWorld, Mode, NetEvaluator, Outcomes, Root, RootRule, Rows, Search, Settings, TrainingRow,
 };
-use std::sync::Arc;
 
 const FEATURES: usize = 3;
 const END: u32 = 900;
@@ -37,11 +37,21 @@ fn settings() -> Settings {
 }
 
 fn searched(observations: &[f32], rows: &[TrainingRow], settings: &Settings, threads: usize) -> Result<Outcomes> {
+    searched_in(Precision::F32, observations, rows, settings, threads)
+}
+
+fn searched_in(
+    precision: Precision,
+    observations: &[f32],
+    rows: &[TrainingRow],
+    settings: &Settings,
+    threads: usize,
+) -> Result<Outcomes> {
     let model = Bootstrap::new(Rows::cut(observations, FEATURES, rows, |row| row.clock < END)?)?;
     let world = MarketWorld::new(model, 0.97, show, 1);
     let net: Net = "bars:3 + account:dense1 / 32t-32t / policy:3 + value:1".parse()?;
-    let params = Arc::new(init(&Layout::new(&net)?, 1, 0));
-    let mut evaluators = NetEvaluator::several(&net, &params, threads)?;
+    let params = init(&Layout::new(&net)?, 1, 0);
+    let mut evaluators = NetEvaluator::several(&net, &params, precision, threads)?;
     let root = |at: usize| {
         let observation = observations[at * FEATURES..(at + 1) * FEATURES].to_vec();
         let params = worlds::params();
@@ -70,6 +80,10 @@ fn threads_change_nothing() {
         for threads in [2, 5] {
             assert_eq!(one, searched(&observations, &rows, &settings, threads).unwrap(), "{threads} threads");
         }
+        let [rounded, again] =
+            [1, 3].map(|threads| searched_in(Precision::Bf16, &observations, &rows, &settings, threads).unwrap());
+        assert_eq!(rounded, again, "3 threads, in bf16");
+        assert_ne!(rounded, one, "bf16 changes something");
     }
 }
 
@@ -130,6 +144,6 @@ fn what_makes_no_sense_or_does_not_fit_is_refused() {
     let Err(error) = Search::new(&world, &settings(), 2, needed - 1) else { panic!("too little memory") };
     assert!(error.to_string().contains("fewer simulations"), "{error}");
     let windows: Net = "bars:3x4 + account:dense1 / 8 / policy:3 + value:1".parse().unwrap();
-    let params = Arc::new(vec![0.0; Layout::new(&windows).unwrap().params]);
-    assert!(NetEvaluator::new(&windows, &params).unwrap_err().to_string().contains("without windows"));
+    let params = vec![0.0; Layout::new(&windows).unwrap().params];
+    assert!(NetEvaluator::new(&windows, &params, Precision::F32).unwrap_err().to_string().contains("without windows"));
 }

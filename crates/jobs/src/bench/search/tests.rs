@@ -9,6 +9,7 @@ fn request(mode: &str) -> BenchSearch {
         simulations: vec![3, 7],
         scenarios: 8,
         mode: mode.into(),
+        precision: "auto".into(),
         device: "cpu".into(),
         seconds: 1e-3,
     }
@@ -67,6 +68,7 @@ fn rows_beyond_the_budget_are_not_run() {
         (BenchSearch { net: "row:3 / 8 / policy:3 + value:1".into(), ..request("auto") }, "64 numbers"),
         (BenchSearch { net: "8-x".into(), ..request("auto") }, "column"),
         (BenchSearch { seconds: 0.0, ..request("auto") }, "not a usable time"),
+        (BenchSearch { precision: "tf32".into(), ..request("auto") }, "<precision=tf32>"),
         (BenchSearch { device: "tpu".into(), ..request("auto") }, "not a device"),
     ] {
         let why = bench_search(&wrong, &settings, &mut |_| {}).unwrap_err();
