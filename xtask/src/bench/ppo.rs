@@ -89,16 +89,23 @@ const CARD: [Case; 5] = [
     },
 ];
 
-const PLAIN: &[Peer] = &[peer("jax", "f32"), peer("torch", "f32"), peer("sb3", "f32")];
+const PLAIN: &[Peer] = &[peer("jax", "f32"), peer("jax", "bf16"), peer("torch", "f32"), peer("sb3", "f32")];
 const PROCESSOR: [Case; 3] = [
-    Case { envs: 1024, ours: &["f32"], peers: PLAIN, targets: &[("jax", 3.0), ("sb3", 8.0)], ..SMALL },
-    Case { envs: 32, minibatches: 4, ours: &["f32"], peers: PLAIN, targets: &[("jax", 3.0), ("sb3", 8.0)], ..SMALL },
+    Case { envs: 1024, ours: &["bf16", "f32"], peers: PLAIN, targets: &[("jax", 3.0)], ..SMALL },
+    Case {
+        envs: 32,
+        minibatches: 4,
+        ours: &["bf16", "f32"],
+        peers: PLAIN,
+        targets: &[("jax", 3.0), ("sb3", 8.0)],
+        ..SMALL
+    },
     Case {
         net: "2048,1024,512",
         envs: 32,
         minibatches: 4,
         epochs: 2,
-        ours: &["f32"],
+        ours: &["bf16", "f32"],
         peers: PLAIN,
         targets: &[("sb3", 1.3)],
         ..SMALL

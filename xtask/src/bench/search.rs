@@ -1,9 +1,9 @@
 //! Searches: simulations a second, ours and those of mctx in turn.
 //!
 //! Every run is a fresh process that prints one JSON object; every other round goes backwards, and medians count. Ours
-//! is compared in its reference mode, which does what mctx does: the same world, net, roots and simulations. The honest
-//! mode has rows of its own: all codes of a chance node are evaluated in every simulation, on a bootstrap of rows with
-//! accounts.
+//! is compared in its reference mode, which does what mctx does: the same world, net, roots and simulations. Ratios are
+//! those of ours at its best precision. The honest mode has rows of its own: all codes of a chance node are evaluated in
+//! every simulation, on a bootstrap of rows with accounts.
 
 use super::nets::BenchFlags;
 use super::{machine, median, threads};
@@ -54,13 +54,17 @@ struct Program {
 }
 
 const OURS: Program = Program { name: "fullbore", peer: false, words: &[], xla: "" };
+const OURS_BF16: Program = Program { name: "fullbore, bf16", words: &["--precision", "bf16"], ..OURS };
+const OURS_F32: Program = Program { name: "fullbore, f32", ..OURS };
 const HONEST: Program = Program { name: "fullbore, honest", words: &["--mode", "honest"], ..OURS };
+const HONEST_BF16: Program =
+    Program { name: "fullbore, honest, bf16", words: &["--mode", "honest", "--precision", "bf16"], ..OURS };
 const MCTX: Program = Program { name: "mctx", peer: true, ..OURS };
 const MCTX_BF16: Program = Program { name: "mctx, bf16", words: &["--precision", "bf16"], ..MCTX };
 /// With loops and branches inside one CUDA graph.
 const BUFFERS: &str = "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL";
 
-const PROGRAMS: [Program; 3] = [OURS, MCTX, HONEST];
+const PROGRAMS: [Program; 6] = [OURS_BF16, OURS_F32, MCTX, MCTX_BF16, HONEST_BF16, HONEST];
 const CARD_PROGRAMS: [Program; 5] =
     [OURS, MCTX, MCTX_BF16, Program { name: "mctx, bf16, command buffers", xla: BUFFERS, ..MCTX_BF16 }, HONEST];
 
@@ -103,7 +107,8 @@ pub(super) fn run(flags: &BenchFlags, cuda: bool) -> Result<String> {
                 seen[at].push(made);
             }
         }
-        versions = seen[1][0]["versions"].as_str().unwrap_or("?").to_string();
+        let peer = programs.iter().position(|program| program.peer).unwrap_or(0);
+        versions = seen[peer][0]["versions"].as_str().unwrap_or("?").to_string();
         table(&mut rows, case, programs, &seen);
     }
     if rows.is_empty() {
@@ -143,20 +148,25 @@ fn once(case: &Case, program: &Program, ours: &Path, python: &Path, cuda: bool) 
 /// A row for each program; the target is against the fastest peer.
 fn table(rows: &mut String, case: &Case, programs: &[Program], seen: &[Vec<Value>]) {
     let rate = |at: usize| median(&seen[at], "simulations_per_s");
-    let peers = (0..programs.len()).filter(|at| programs[*at].peer);
-    let best = peers.fold(1, |best, at| if rate(at) > rate(best) { at } else { best });
+    let fastest = |of: &dyn Fn(&Program) -> bool| {
+        (0..programs.len()).filter(|at| of(&programs[*at])).max_by(|a, b| rate(*a).total_cmp(&rate(*b))).unwrap_or(0)
+    };
+    let best = fastest(&|program| program.peer);
+    // The honest mode does something else.
+    let ours = fastest(&|program| !program.peer && !program.words.contains(&"honest"));
     for (at, program) in programs.iter().enumerate() {
         let alone = match seen[at][0]["net_rows_per_s"].as_f64() {
             Some(_) => format!("{:.0}", median(&seen[at], "net_rows_per_s") / 1e3),
             None => String::new(),
         };
-        let times = rate(0) / rate(at);
+        let times = rate(ours) / rate(at);
         let target = case
             .target
             .filter(|_| at == best)
             .map_or(String::new(), |least| format!("{least}: {}", if times >= least { "met" } else { "**missed**" }));
         let shown = if program.peer { format!("{times:.2}") } else { String::new() };
-        let (first, star) = if at == 0 { (case.name(), "**") } else { (String::new(), "") };
+        let first = if at == 0 { case.name() } else { String::new() };
+        let star = if at == ours { "**" } else { "" };
         let name = program.name;
         let _ = writeln!(
             rows,
