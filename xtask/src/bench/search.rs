@@ -2,8 +2,8 @@
 //!
 //! Every run is a fresh process that prints one JSON object; every other round goes backwards, and medians count. Ours
 //! is compared in its reference mode, which does what mctx does: the same world, net, roots and simulations. Ratios are
-//! those of ours at its best precision. The honest mode has rows of its own: all codes of a chance node are evaluated in
-//! every simulation, on a bootstrap of rows with accounts.
+//! those of ours at its best precision. The honest mode has rows of its own: all codes of a chance node are evaluated
+//! in every simulation, on a bootstrap of rows with accounts.
 
 use super::nets::BenchFlags;
 use super::{machine, median, threads};

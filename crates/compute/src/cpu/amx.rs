@@ -152,7 +152,8 @@ pub(super) unsafe fn store<const T: u8>(to: *mut u8, apart: usize) {
 /// Adds the products of tiles `A [rows, pairs]` and `B [pairs, columns]` to `C [rows, columns]`.
 ///
 /// Of each number of `C` there are two sums, over the lower and over the upper halves of its pairs, in order and each
-/// fused; then both are added, and that to what was there. What is below the smallest normal number is zero, in and out.
+/// fused; then both are added, and that to what was there. What is below the smallest normal number is zero, in and
+/// out.
 ///
 /// # Safety
 ///

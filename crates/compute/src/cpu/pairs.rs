@@ -1,12 +1,13 @@
 //! Products of numbers that are rounded to bf16, two at a time.
 //!
 //! A word holds two numbers that follow each other in a sum, the first in its upper half. The instruction `vdpbf16ps`
-//! adds the product of the upper halves, then that of the lower ones, each with a rounding: the sums of [`super::tile`],
-//! in the same order and with the same bits, in half of the instructions. Only what is below the smallest normal number
-//! differs: it is zero here. Both sides are packed into words first, the right side in strips as there.
+//! adds the product of the upper halves, then that of the lower ones, each with a rounding: the sums of
+//! [`super::tile`], in the same order and with the same bits, in half of the instructions. Only what is below the
+//! smallest normal number differs: it is zero here. Both sides are packed into words first, the right side in strips as
+//! there.
 //!
-//! Where the processor has [`amx`], tiles of sixteen rows and sixteen columns are multiplied instead, from the same words,
-//! with sums of their own order: those of 32 numbers are added to what was there.
+//! Where the processor has [`amx`], tiles of sixteen rows and sixteen columns are multiplied instead, from the same
+//! words, with sums of their own order: those of 32 numbers are added to what was there.
 
 #![expect(unsafe_code, reason = "kernels on pointers, whose ranges are checked before their loops")]
 
@@ -344,8 +345,8 @@ struct Part {
     add: bool,
 }
 
-/// The shapes of tiles for so many rows and a sum of so many words: sums are 0 to 3, rows of the left side 4 and, behind
-/// the last whole tile, 5; the right side is 6 and 7.
+/// The shapes of tiles for so many rows and a sum of so many words: sums are 0 to 3, rows of the left side 4 and,
+/// behind the last whole tile, 5; the right side is 6 and 7.
 fn shapes(rows: usize, words: usize) -> Shapes {
     let shapes = (0..6).fold(Shapes::WHOLE, |shapes, tile| shapes.with(tile, rows, WIDE));
     match words % WIDE {
