@@ -83,6 +83,13 @@ impl<M: MarketModel> MarketWorld<M> {
     }
 }
 
+/// Legal actions at the close of a bar, a bit each; flat always is.
+pub(crate) fn legal(params: &Params, bar: &Bar) -> u32 {
+    let open = bar.flat_next == 0.0;
+    let side = |legal: bool, action: u32| u32::from(legal) << action;
+    side(params.shortable && open, 0) | side(true, 1) | side(open, 2)
+}
+
 impl<M: MarketModel> World for MarketWorld<M> {
     type Known = InfoSet;
     type Market = M::State;
@@ -120,9 +127,7 @@ impl<M: MarketModel> World for MarketWorld<M> {
     }
 
     fn legal(&self, known: &InfoSet, market: &M::State, _: &Account) -> u32 {
-        let open = self.model.bar(market).flat_next == 0.0;
-        let side = |legal: bool, action: u32| u32::from(legal) << action;
-        side(known.params.shortable && open, 0) | side(true, 1) | side(open, 2)
+        legal(&known.params, self.model.bar(market))
     }
 
     fn held(&self, account: &Account) -> usize {

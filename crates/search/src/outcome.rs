@@ -100,11 +100,11 @@ impl Outcomes {
             _ => scenarios >= ENOUGH_SCENARIOS,
         };
         let chosen = if !sure {
-            held
+            kept(root.legal, held)
         } else if scenarios >= ENOUGH_SCENARIOS {
             best(edges.iter().map(|edge| f64::from(edge.q())), root.legal, held)
         } else {
-            found.choice.unwrap_or(held)
+            found.choice.unwrap_or(kept(root.legal, held))
         };
         self.chosen.push(chosen as u8);
         self.value.push(found.value as f32);
@@ -132,7 +132,7 @@ fn best(values: impl Iterator<Item = f64>, legal: u32, held: usize) -> usize {
 }
 
 /// The position that is kept: the one that is held, or the first legal one.
-fn kept(legal: u32, held: usize) -> usize {
+pub(crate) fn kept(legal: u32, held: usize) -> usize {
     if legal >> held & 1 != 0 { held } else { legal.trailing_zeros() as usize }
 }
 

@@ -38,16 +38,7 @@ impl<W: World> Search<W> {
     /// Where a setting makes no sense, or the trees need more than `most` bytes.
     pub fn new(world: &W, settings: &Settings, threads: usize, most: u64) -> Result<Search<W>> {
         let actions = world.actions();
-        let needed = Search::<W>::need(world, settings, threads)?;
-        if needed > most {
-            return Err(Error::Memory {
-                what: format!("trees of {} simulations with {} codes", settings.simulations, settings.codes),
-                device: "cpu".into(),
-                needed,
-                budget: most,
-                fits: "fewer simulations, codes or scenarios would fit".into(),
-            });
-        }
+        Search::<W>::fit_into(actions, settings, threads, most)?;
         let blocks = (0..threads.max(1)).map(|_| Block::new(settings, actions)).collect();
         Ok(Search { settings: settings.clone(), blocks, actions })
     }
@@ -70,6 +61,31 @@ impl<W: World> Search<W> {
         settings.check(actions)?;
         let each = Tree::<W>::bytes(settings.capacity(actions));
         Ok(each * (settings.block() * threads.max(1)) as u64)
+    }
+
+    /// An error where such trees need more than `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// That, or where a setting makes no sense.
+    pub fn fit_into(actions: usize, settings: &Settings, threads: usize, most: u64) -> Result<()> {
+        let needed = Search::<W>::need_for(actions, settings, threads)?;
+        if needed <= most {
+            return Ok(());
+        }
+        let Settings { simulations, scenarios, codes, .. } = settings;
+        Err(Error::Memory {
+            what: format!("trees of {simulations} simulations with {scenarios} scenarios and {codes} codes"),
+            device: "cpu".into(),
+            needed,
+            budget: most,
+            fits: "fewer simulations, scenarios or codes would fit".into(),
+        })
+    }
+
+    /// Bytes that its trees have taken.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.iter().flat_map(|block| &block.trees).map(Tree::taken).sum()
     }
 
     /// Searches from all roots, on as many threads as there are evaluators, at most those it was made for.

@@ -103,6 +103,12 @@ impl<W: World> Tree<W> {
             as u64
     }
 
+    /// Bytes that this one has taken.
+    pub(crate) fn taken(&self) -> u64 {
+        let (nodes, edges, markets) = (self.nodes.capacity(), self.edges.capacity(), self.places.capacity());
+        Tree::<W>::bytes(Capacity { nodes, edges, markets })
+    }
+
     /// Begins again with a root that is still to be evaluated.
     pub(crate) fn begin(&mut self, world: &W, known: &W::Known, counter: u64) {
         let (market, account) = world.start(known);

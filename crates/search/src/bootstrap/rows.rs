@@ -102,6 +102,12 @@ impl Rows {
         (self.observations.len() * 4 + self.rows.len() * size_of::<TrainingRow>()) as u64
     }
 
+    /// The clock time that a model gets for a row: of one behind the last that of the last, which is then noted. For
+    /// tests.
+    pub fn probe(&self, row: u32) -> u32 {
+        self.row(row).clock
+    }
+
     /// Whether somebody asked for a row behind the last; it was then given the last.
     pub fn reached_behind(&self) -> bool {
         self.behind.load(Ordering::Relaxed)

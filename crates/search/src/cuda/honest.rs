@@ -20,8 +20,8 @@ pub use models::{HonestModel, HonestModels};
 use super::arguments::{Honest, HonestSmall, Pack};
 use super::packed::Shape;
 use super::{BORDER, THREADS, counted};
-use crate::market::InfoSet;
-use crate::outcome::Outcomes;
+use crate::market::{InfoSet, legal};
+use crate::outcome::{Outcomes, kept};
 use crate::run::{Root, gumbels_of};
 use crate::settings::{Mode, RootRule, Settings};
 use crate::world::root_path;
@@ -398,7 +398,7 @@ impl HonestSearch {
             }
         }
         self.models.refuse_reached(&self.stream)?;
-        Ok(outcomes(&found))
+        Ok(outcomes(&found, roots))
     }
 
     /// Puts the last search on the stream once more, and waits: what is timed. Of more roots than go
@@ -514,10 +514,10 @@ fn dense(net: &Net) -> Net {
     net
 }
 
-/// What the words of `[roots, FOUND]` say.
-fn outcomes(found: &[u32]) -> Outcomes {
+/// What the words of `[roots, FOUND]` say. Of a root that is not sure they say what it holds, which may not be legal.
+fn outcomes(found: &[u32], roots: &[HonestRoot<'_>]) -> Outcomes {
     let mut all = Outcomes { actions: ACTIONS, ..Outcomes::default() };
-    for own in found.chunks_exact(FOUND) {
+    for (own, HonestRoot { root, .. }) in found.chunks_exact(FOUND).zip(roots) {
         let float = |at: usize| f32::from_bits(own[at]);
         all.visits.extend_from_slice(&own[..3]);
         all.q.extend((3..6).map(float));
@@ -525,7 +525,7 @@ fn outcomes(found: &[u32]) -> Outcomes {
         all.value.push(float(9));
         all.advantage.push(float(10));
         all.error.push(float(11));
-        all.chosen.push(own[12] as u8);
+        all.chosen.push(kept(legal(&root.known.params, &root.known.bar), own[12] as usize) as u8);
         all.held.push(own[13] as u8);
     }
     all
