@@ -1,7 +1,7 @@
 //! What learners of policies share, whichever way they learn: how their members are counted, what the folds of a
 //! problem are to an account that trades, and which nets fit.
 
-use crate::ppo::{EpisodeTable, mean_growth, pieces};
+use crate::ppo::{EpisodeTable, longest_piece, mean_growth, pieces};
 use crate::scale::{Scaler, fit, split_id};
 use crate::{Config, Extent, MemberKey, Problem};
 use compute::nets::MemberSetup;
@@ -128,6 +128,8 @@ pub(crate) struct Folds {
     pub(crate) train: Vec<Vec<Range<u32>>>,
     /// `[folds]` the same of validation, cut into pieces of about one length.
     pub(crate) valid: Vec<Vec<Range<u32>>>,
+    /// `[folds]` the block of time that each of those is in, common to all symbols.
+    blocks: Vec<Vec<u32>>,
     /// `[folds]` whether that is a validation; else members are not selected.
     pub(crate) is_validated: Vec<bool>,
     pub(crate) scalers: Vec<Scaler>,
@@ -146,12 +148,14 @@ impl Folds {
             rows
         };
         let train: Vec<Vec<Range<u32>>> = folds.iter().map(|fold| stretches(&rows_of(&fold.train))).collect();
-        let mut valid: Vec<Vec<Range<u32>>> = folds.iter().map(|f| pieces(&stretches(&rows_of(&f.valid)))).collect();
+        let cut = |fold: &Fold| cut_in_time(problem, data, &fold.valid);
+        let (mut valid, mut blocks): (Vec<Vec<Range<u32>>>, Vec<Vec<u32>>) = folds.par_iter().map(cut).unzip();
         // Where everything is training the last weights are taken; a moment of it is walked, and not counted.
         let is_validated: Vec<bool> = folds.iter().map(|fold| !fold.valid.is_empty()).collect();
         for at in (0..folds.len()).filter(|at| !is_validated[*at]) {
             let long = train[at].iter().find(|stretch| stretch.len() >= 3);
             valid[at] = long.map(|stretch| stretch.start..stretch.start + 3).into_iter().collect();
+            blocks[at] = vec![0; valid[at].len()];
         }
         if let Some(at) = (0..folds.len()).find(|at| train[*at].is_empty() || valid[*at].is_empty()) {
             let what =
@@ -163,13 +167,23 @@ impl Folds {
         scalers.iter().zip(folds).try_for_each(|(scaler, fold)| scaler.precedes(fold.spans.test.from()))?;
         let (problem, data) = (Arc::clone(problem), Arc::clone(data));
         let on_card = Mutex::default();
-        Ok(Folds { problem, data, train, valid, is_validated, scalers, on_card })
+        Ok(Folds { problem, data, train, valid, blocks, is_validated, scalers, on_card })
     }
 
     /// The mean growth of a fold's walked validation and its error; not a number where everything is training, and
-    /// there is nothing to select by.
+    /// there is nothing to select by. A walk of fewer pieces is of some that are evenly spread.
     pub(crate) fn growth(&self, fold: usize, walked: &[(f64, usize)]) -> (f64, f64) {
-        if self.is_validated[fold] { mean_growth(walked) } else { (f64::NAN, f64::NAN) }
+        if !self.is_validated[fold] {
+            return (f64::NAN, f64::NAN);
+        }
+        let (blocks, n) = (&self.blocks[fold], walked.len().max(1));
+        mean_growth(walked.iter().enumerate().map(|(i, own)| (blocks[i * blocks.len() / n], *own)))
+    }
+
+    /// Steps of the longest piece of all validations.
+    pub(crate) fn longest_walk(&self) -> u64 {
+        let all = self.valid.iter().flatten().map(|piece| piece.len() as u64 - 1);
+        all.max().unwrap_or(0)
     }
 
     /// Rows that the longest validation walks through.
@@ -179,8 +193,80 @@ impl Folds {
     }
 }
 
+/// A fold's validation cut into pieces of about one length, and the block of time that the middle of each is in. Blocks
+/// divide the times of all symbols evenly, into about as many as a symbol that is always there has pieces.
+fn cut_in_time(problem: &Problem, data: &EpisodeData, list: &[u32]) -> (Vec<Range<u32>>, Vec<u32>) {
+    let of = |at: &u32| (problem.samples.rows[*at as usize], problem.samples.t0[*at as usize]);
+    let mut timed: Vec<(u32, i64)> = list.iter().map(of).collect();
+    timed.sort_unstable();
+    let stretches = stretches(&timed.iter().map(|(row, _)| *row).collect::<Vec<u32>>());
+    let place = |row: u32| timed.partition_point(|(own, _)| *own < row);
+    let inside = |stretch: &Range<u32>| timed[place(stretch.start)..][..stretch.len()].iter().map(|(_, time)| *time);
+    let mut times: Vec<i64> = stretches.iter().flat_map(inside).collect();
+    times.sort_unstable();
+    times.dedup();
+    let mut symbols: Vec<usize> = stretches.iter().map(|stretch| data.symbol(stretch.start)).collect();
+    symbols.dedup();
+    let longest = longest_piece(times.len(), symbols.len());
+    let count = times.len().div_ceil(longest);
+    let pieces = pieces(&stretches, longest);
+    let block = |piece: &Range<u32>| {
+        let middle = timed[place(piece.start + piece.len() as u32 / 2)].1;
+        (times.partition_point(|time| *time < middle) * count / times.len()) as u32
+    };
+    let blocks = pieces.iter().map(block).collect();
+    (pieces, blocks)
+}
+
 /// Neighbouring rows as ranges of at least two.
-fn stretches(rows: &[u32]) -> Vec<Range<u32>> {
+pub(crate) fn stretches(rows: &[u32]) -> Vec<Range<u32>> {
     let runs = rows.chunk_by(|a, b| a + 1 == *b).filter(|run| run.len() >= 2);
     runs.map(|run| run[0]..run[run.len() - 1] + 1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use account::{Bar, Params};
+    use features::Samples;
+    use market::{PriceTable, RowTime};
+
+    /// Pieces of all symbols are cut at about the same times, and those of one time are in one block.
+    #[test]
+    fn pieces_of_symbols_share_blocks_of_time() {
+        const EACH: usize = 400;
+        for symbols in [1, 5] {
+            let all = symbols * EACH;
+            let table = PriceTable {
+                bars: vec![Bar::flat(1.0); all],
+                offsets: (0..=symbols).map(|s| s * EACH).collect(),
+                params: vec![Params::default(); symbols],
+                currency: "USD".into(),
+                risk_free: 0.0,
+                notes: Vec::new(),
+            };
+            let data = EpisodeData::new(table, vec![RowTime::default(); all]);
+            // In the order of time; the last symbol is there in the second half alone, and no last row is a sample.
+            let there = |t: usize, s: usize| s == 0 || s + 1 < symbols || t >= EACH / 2;
+            let each = (0..EACH - 1).flat_map(|t| (0..symbols).filter(move |s| there(t, *s)).map(move |s| (t, s)));
+            let (rows, t0): (Vec<u32>, Vec<i64>) = each.map(|(t, s)| ((s * EACH + t) as u32, t as i64)).unzip();
+            let n = rows.len();
+            let t1 = t0.iter().map(|t| t + 1).collect();
+            let samples = Samples { rows, t0, t1, class: Vec::new(), weight: vec![1.0; n] };
+            let problem = Problem { ids: all, samples, ..Problem::default() };
+            let (pieces, blocks) = cut_in_time(&problem, &data, &(0..n as u32).collect::<Vec<_>>());
+            let middle = |piece: &Range<u32>| (piece.start as usize + piece.len() / 2) % EACH;
+            let count = if symbols == 1 { 7 } else { 8 };
+            for (piece, block) in pieces.iter().zip(&blocks) {
+                assert_eq!(middle(piece) * count / (EACH - 1), *block as usize, "{piece:?} of {symbols} symbols");
+            }
+            let own: Vec<u32> = blocks[..count].to_vec();
+            assert_eq!(
+                own,
+                (0..count as u32).collect::<Vec<_>>(),
+                "a symbol that is always there has one piece a block"
+            );
+            assert_eq!(pieces.len(), if symbols == 1 { 7 } else { 4 * 8 + 4 });
+        }
+    }
 }

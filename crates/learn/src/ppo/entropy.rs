@@ -5,6 +5,9 @@
 //! is sure of itself has next to no gradient of its entropy, and has to be turned before it is. The difference of the
 //! two sides is the weight of the entropy in the loss, of either sign.
 
+use super::Actions;
+use super::loss::{LEAST_LOG_DEVIATION, MOST_LOG_DEVIATION};
+
 /// Where the mean entropy of a policy is kept: as a share of what is possible (the logarithm of the number of legal
 /// actions), in nats for continuous targets.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,6 +17,26 @@ pub struct EntropyBand {
     /// At most.
     pub most: f32,
 }
+
+impl EntropyBand {
+    /// A band is at least this wide: the entropy of a minibatch wanders by as much.
+    pub const LEAST_WIDTH: f64 = 0.01;
+
+    /// What the entropy of such actions can be: a share of what is possible, or for continuous targets nats between the
+    /// limits of the deviation of a normal draw.
+    pub fn possible(actions: Actions) -> EntropyBand {
+        match actions {
+            Actions::Discrete => EntropyBand { least: 0.0, most: 1.0 },
+            Actions::Continuous => {
+                let [least, most] = [LEAST_LOG_DEVIATION, MOST_LOG_DEVIATION].map(|log| UNIT_ENTROPY + log);
+                EntropyBand { least, most }
+            }
+        }
+    }
+}
+
+/// Entropy of a normal draw with a deviation of 1, in nats: half of ln(2πe).
+pub const UNIT_ENTROPY: f32 = 1.418_938_5;
 
 /// How much a multiplier moves in an update for each unit outside of the band; advantages have deviation 1.
 const RATE: f32 = 1.0;
@@ -50,6 +73,13 @@ impl Multipliers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bands_of_targets_end_at_the_limits_of_the_deviation() {
+        let EntropyBand { least, most } = EntropyBand::possible(Actions::Continuous);
+        let of = |log: f64| (0.5 * (2.0 * std::f64::consts::PI * std::f64::consts::E).ln() + log) as f32;
+        assert!((least - of(-5.0)).abs() < 1e-6 && (most - of(1.0)).abs() < 1e-6, "{least} to {most}");
+    }
 
     #[test]
     fn multipliers_grow_while_the_band_is_left_and_shrink_inside() {

@@ -65,10 +65,14 @@ pub(crate) fn softmax(z: &[f32], legal: u8) -> ([f32; 3], [f32; 3]) {
 /// Half the logarithm of 2π.
 const HALF_LN_TAU: f32 = 0.918_938_5;
 
+/// Limits of the logarithm of a deviation.
+pub(super) const LEAST_LOG_DEVIATION: f32 = -5.0;
+pub(super) const MOST_LOG_DEVIATION: f32 = 1.0;
+
 /// A continuous head: mean, logarithm of the deviation within limits, and how far outside of these the output is.
 #[inline(always)]
 pub(super) fn normal(z: &[f32]) -> (f32, f32, f32) {
-    let limited = z[1].clamp(-5.0, 1.0);
+    let limited = z[1].clamp(LEAST_LOG_DEVIATION, MOST_LOG_DEVIATION);
     (z[0], limited, z[1] - limited)
 }
 

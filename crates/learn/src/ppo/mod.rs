@@ -24,6 +24,8 @@ mod maths;
 mod memory;
 mod policy;
 mod reward;
+#[cfg(test)]
+mod tests;
 mod training;
 mod walk;
 
@@ -32,7 +34,7 @@ pub(crate) use collect::{continuous_target, preferred};
 #[cfg(test)]
 pub(crate) use cuda::tests as card_tests;
 pub(crate) use cuda::{EpisodeTable, episode_table, episode_table_bytes};
-pub use entropy::EntropyBand;
+pub use entropy::{EntropyBand, UNIT_ENTROPY};
 use halves::Halves;
 pub(crate) use loss::softmax;
 pub use loss::{Clip, LossSums, Taken, Terms, policy_loss, value_loss};
@@ -40,7 +42,7 @@ pub(crate) use policy::Deciding;
 pub use policy::{Deciders, FoldPolicy, PpoPolicy};
 pub use reward::Reward;
 pub(crate) use training::PpoTraining;
-pub(crate) use walk::{Walk, Walker, mean_growth, pieces, walk_pieces};
+pub(crate) use walk::{Walk, Walker, longest_piece, mean_growth, pieces, walk_pieces};
 
 use crate::policies::{Folds, check_net, member_setups, validate_every};
 use crate::scale::Scaler;
@@ -238,12 +240,34 @@ impl Ppo {
         Ok(nets + rollouts)
     }
 
-    /// Updates between two validations: about a twentieth of the time goes into them, by what they have to compute.
-    fn validate_every(&self, hypers: &Hypers, updates: u32) -> u32 {
-        // A pass back costs twice a pass forward.
-        let update = u64::from(hypers.n_envs) * u64::from(hypers.n_steps) * (1 + 3 * u64::from(hypers.n_epochs));
-        validate_every(updates, 20 * self.folds.walked(), update)
+    /// Updates between two validations on a device.
+    fn validate_every(&self, device: &Opened, hypers: &Hypers, updates: u32) -> u32 {
+        let on_card = matches!(device, Opened::Cuda(_));
+        let walk = walk_cost(on_card, self.folds.walked(), self.folds.longest_walk());
+        updates_between(walk, hypers, updates)
     }
+}
+
+/// What a row of a validation costs, in rows that pass forward in an update: few rows pass a net at once.
+const WALKED_ROW: u64 = 2;
+/// What a step of a validation costs on a card at least, in the same rows: steps follow each other, however few pieces
+/// are walked side by side.
+const WALKED_STEP: u64 = 2000;
+/// Validations of a training at least, unless it has fewer updates.
+const FEWEST_VALIDATIONS: u32 = 4;
+
+/// What a validation of so many rows costs, whose longest piece has so many steps, in rows that pass forward.
+fn walk_cost(on_card: bool, rows: u64, steps: u64) -> u64 {
+    (WALKED_ROW * rows).max(if on_card { WALKED_STEP * steps } else { 0 })
+}
+
+/// Updates between two validations of a cost: at most a twentieth of the time goes into them, by what is computed and
+/// by no clock, so that the same run is validated after the same updates. Trainings that are too short for that have
+/// [`FEWEST_VALIDATIONS`].
+fn updates_between(walk: u64, hypers: &Hypers, updates: u32) -> u32 {
+    // A pass back costs twice a pass forward.
+    let update = u64::from(hypers.n_envs) * u64::from(hypers.n_steps) * (1 + 3 * u64::from(hypers.n_epochs));
+    validate_every(updates, 20 * walk, update).min((updates / FEWEST_VALIDATIONS).max(1))
 }
 
 impl Learner for Ppo {

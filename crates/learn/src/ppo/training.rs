@@ -217,7 +217,7 @@ impl PpoTraining {
         };
         let memory = ppo.needs_together(&at.device, keys)?;
         let units = ppo.units(kind);
-        Ok(PpoTraining { group, members, engine, every: ppo.validate_every(&shape, units), units, memory })
+        Ok(PpoTraining { group, members, engine, every: ppo.validate_every(&at.device, &shape, units), units, memory })
     }
 
     /// Sets what a member's hyper-parameters are, as multiples of its config's; from its next update on.
@@ -232,6 +232,15 @@ impl PpoTraining {
             (Engine::Cuda(cuda), Reward::Drawdown(weight)) => cuda.set_risk(at, weight)?,
             (Engine::Cuda(_), _) => {}
         }
+        Ok(())
+    }
+
+    /// Lets a member that has stopped go on, as far as another; what that one has it adopts next.
+    pub(crate) fn revive(&mut self, from: u32, to: u32) -> Result<()> {
+        let (_, source) = self.member(from)?;
+        let (unit, step) = (source.unit, source.step);
+        let (_, target) = self.member(to)?;
+        (target.unit, target.step, target.active, target.due, target.fault) = (unit, step, true, false, None);
         Ok(())
     }
 
@@ -337,6 +346,9 @@ impl Training for PpoTraining {
                 ("explained_variance", explained),
                 ("norm", norm),
                 ("learning_rate", rate),
+                ("return_count", member.returns.count),
+                ("return_mean", member.returns.mean),
+                ("return_squares", member.returns.squares),
             ]);
             scores.push(Score {
                 id: member.key.id(),
@@ -434,7 +446,7 @@ impl PpoTraining {
         self.advance(1).map(drop)
     }
 
-    pub(super) fn nets(&mut self) -> &mut Nets {
+    pub(crate) fn nets(&mut self) -> &mut Nets {
         &mut self.group.nets
     }
 

@@ -1,11 +1,13 @@
 //! Policies on a market that is known: one column tells the sign of the next bar.
 
 use account::{Bar, Params};
-use compute::population::{Precision, Recipe};
+use compute::population::{Pace, Pins, Precision, Recipe};
 use compute::{Budget, Choice, Opened};
 use features::{Fold, FoldKind, FoldSpans, Samples, Span};
 use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward, Spec};
-use learn::{Config, DeviceBudget, Hooks, Input, Learner, Outcome, Plan, Problem, TrainState, Trained, train};
+use learn::{
+    Config, DeviceBudget, Hooks, Input, Learner, MemberKey, Outcome, Plan, Problem, TrainState, Trained, train,
+};
 use market::{EpisodeData, PriceTable, RowTime};
 use std::sync::Arc;
 
@@ -122,6 +124,43 @@ pub(crate) fn stopped(learner: &dyn Learner, at: &DeviceBudget, stop_at: u32) ->
     let cut = train(learner, &plan, at, None, hooks).unwrap();
     assert!(cut.interrupted || stop_at > 2, "stopped after {stop_at}");
     kept.into_inner().expect("a state")
+}
+
+/// Who adopts has weights, optimiser, entropy multipliers and scale of returns of another, and stays who it is: how far
+/// it is, its accounts and so its stream are its own.
+#[test]
+fn who_adopts_keeps_its_accounts() {
+    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    let ppo = Ppo::new(&problem, &data, &folds, spec(hypers(Actions::Discrete), 30)).unwrap();
+    let keys = [0, 1].map(|seed| MemberKey { config: 0, fold: 0, seed });
+    let [from, to] = keys.map(|key| key.id());
+    let mut run = ppo
+        .begin(&at(2), &problem.tables(&at(2).device, at(2).budget).unwrap(), &keys, Pace::default(), &Pins::default())
+        .unwrap();
+    for _ in 0..3 {
+        run.advance(1).unwrap();
+        run.skip_validation().unwrap();
+    }
+    // Number, updates, steps, those of the optimiser, flags and three multipliers; then the scale, accounts and arrays.
+    let params = ppo.configs()[0].params().unwrap();
+    let parts = |bytes: &[u8]| -> [Vec<u8>; 4] {
+        let words = |range: std::ops::Range<usize>| bytes[4 * range.start..4 * range.end].to_vec();
+        let arrays = bytes.len() - 12 * params;
+        let adopted = [words(3..4), words(5..8), bytes[32..56].to_vec()].concat();
+        [adopted, bytes[arrays..].to_vec(), [words(0..3), words(4..5)].concat(), bytes[56..arrays].to_vec()]
+    };
+    let [source, before] = [from, to].map(|id| parts(&run.snapshot(id).unwrap().bytes));
+    for (part, (one, other)) in ["adopted", "arrays", "own", "accounts"].iter().zip(source.iter().zip(&before)) {
+        assert!(one != other, "{part}: two members are alike");
+    }
+    run.adopt(from, to).unwrap();
+    let [left, after] = [from, to].map(|id| parts(&run.snapshot(id).unwrap().bytes));
+    assert!(left == source, "the source changed");
+    assert!(after[..2] == source[..2], "not all was adopted");
+    assert!(after[2..] == before[2..], "who adopts is another");
+    run.advance(1).unwrap();
+    let [one, other] = [from, to].map(|id| parts(&run.snapshot(id).unwrap().bytes));
+    assert!(one[1] != other[1] && one[3] != other[3], "both see the same");
 }
 
 /// Where the column is right 9 times of 10, following it earns 20 bp · 0.8 a bar but for the costs of turning.
