@@ -50,7 +50,8 @@ keys! {
         "evolve.population", "evolve.sigma", "evolve.rank", "search.roots", "search.simulations", "search.scenarios",
         "search.horizon", "search.invert_trend";
     /// What a tuning leaves open.
-    Tune: "train.precision", "ppo.timesteps", "ppo.actions", "search.scenarios", "search.horizon";
+    Tune: "train.precision", "ppo.timesteps", "ppo.actions", "evolve.algorithm", "evolve.sigma", "evolve.rank",
+        "search.scenarios", "search.horizon";
     /// What is computed.
     Table: "features.set" = "full", "label.rule";
     /// What the self-test trains.
@@ -99,6 +100,8 @@ fn arg(key: &'static Key, default: Option<&str>) -> Option<Arg> {
         "search.roots" => arg.visible_alias("mcts-batch-size").allow_negative_numbers(true),
         // An offset may be west of Greenwich: -05:00.
         "bars.timezone" => arg.allow_hyphen_values(true),
+        // A band in nats may begin below 0: -1.5..1.5.
+        "ppo.entropy" => arg.allow_hyphen_values(true),
         // A number below 0 is refused by its setting, which says what is legal.
         _ if matches!(flag.takes, Takes::Value(_)) => arg.allow_negative_numbers(true),
         _ => arg,

@@ -109,6 +109,11 @@ pub trait Learner: Send + Sync {
     /// Bytes that members of one group take on a device, beside the tables.
     fn needs(&self, device: &Opened, members: &[MemberKey], pace: Pace) -> Result<u64>;
 
+    /// What to change where that is too much, in words that end a sentence.
+    fn how_to_need_less(&self) -> &'static str {
+        "use a smaller net or fewer rows"
+    }
+
     /// Sets the members of a group up, untrained, with everything that their steps need. `tables` are the problem's,
     /// `pins` the algorithms that the run keeps to.
     fn begin(
@@ -144,6 +149,11 @@ pub trait Training {
 
     /// Validates the members that are due, and lets them go on.
     fn validate(&mut self) -> Result<Vec<Score>>;
+
+    /// What people should know of its members and were not told yet, in words.
+    fn messages(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Lets the members that are due go on without a validation.
     fn skip_validation(&mut self) -> Result<()>;

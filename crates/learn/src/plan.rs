@@ -75,7 +75,8 @@ impl Plan {
                     ),
                 )
                 .remedy(format!(
-                    "use a smaller net or fewer rows, or raise <memory> by {}MiB at least",
+                    "{}, or raise <memory> by {}MiB at least",
+                    learner.how_to_need_less(),
                     (bytes - most).div_ceil(1 << 20)
                 )));
             };

@@ -60,6 +60,8 @@ pub enum RunEvent<'a> {
     },
     /// The device had less memory than was planned with; what is done about it, in words.
     LessMemory(String),
+    /// Something about its members that people should know, in words.
+    Note(String),
     /// A member was validated after a unit of work.
     Validated {
         /// Whose.
@@ -223,6 +225,7 @@ impl Run<'_, '_> {
             // Pace alone: how many steps go between two looks changes no bit.
             chunk = if took > CHUNK { (chunk / 2).max(1) } else { (chunk * 2).min(STEPS) };
             (self.hooks.event)(RunEvent::Samples(samples(&progress) - before));
+            training.messages().into_iter().for_each(|what| (self.hooks.event)(RunEvent::Note(what)));
             for (id, why) in progress.iter().filter_map(|p| Some((p.id, p.fault.as_ref()?))) {
                 self.fault(group.clone(), id, why);
             }

@@ -80,6 +80,7 @@ pub(super) fn plan(run: &TrainRun, paint: Paint) -> String {
     };
     let several = run.configs.len() > 1;
     let sizes: Vec<f64> = run.configs.iter().map(|c| c.batch as f64).collect();
+    let what = if run.units.name == "generation" { "population" } else { "batches" };
     let batches = match (least(&sizes), most(&sizes)) {
         (Some(least), Some(most)) if least < most => {
             format!("{} to {}", format_count(least as u64), format_count(most as u64))
@@ -88,7 +89,7 @@ pub(super) fn plan(run: &TrainRun, paint: Paint) -> String {
     };
     let _ = writeln!(
         text,
-        "  {} × {}{} = {}{groups}, batches of {}{parts}, {:?}, {} on the device",
+        "  {} × {}{} = {}{groups}, {what} of {}{parts}, {:?}, {} on the device",
         format_plural(run.folds.len() as u64, "fold"),
         format_plural(run.seeds, "seed"),
         if several { format!(" × {}", format_plural(run.configs.len() as u64, "config")) } else { String::new() },

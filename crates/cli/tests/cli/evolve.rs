@@ -1,9 +1,9 @@
 //! Policies that evolve, as a user trains them.
 
-use super::Place;
 use super::policies::{
     Policies, claims_nothing, earns_again, growth, has_parity, market, number, others_refuse, same_run,
 };
+use super::{Place, text};
 use serde_json::Value;
 
 const EVOLVE: Policies = Policies { learner: "evolve", small: &["--net", "16t-16t"] };
@@ -95,8 +95,21 @@ fn flags_of_evolution_change_the_plan() {
     }
     // 50,000,000 steps in generations of 128 individuals with 8 accounts of 256 steps.
     assert_eq!((&usual["batch"], &usual["generations"]), (&128.into(), &191.into()), "{usual}");
-    let few = plan(&["--timesteps", "1000000"]);
-    assert!(few["generations"].as_u64().is_some_and(|n| n >= 50), "{few}");
+    // What was left open leaves 50 generations, and no span is longer than what is traded on.
+    for (more, wanted) in [
+        (&["--timesteps", "1000000"][..], "a population of 8 with 8 accounts of 256 steps"),
+        (&["--timesteps", "100000"], "a population of 6 with 1 account of 256 steps"),
+        (&["--timesteps", "100000", "--n-envs", "4"], "with 4 accounts of 64 steps"),
+        (&["--n-steps", "100000"], "accounts take at most"),
+    ] {
+        let few = plan(more);
+        assert!(few["generations"].as_u64().is_some_and(|n| n >= 50), "{few}");
+        assert!(few["notes"].to_string().contains(wanted), "{few}");
+    }
+    let short = plan(&["--timesteps", "100000", "--n-envs", "64", "--n-steps", "256"]);
+    assert!(short["notes"].to_string().contains("2 generations in 100,000 timesteps, fewer than 50"), "{short}");
+    let shown = place.run(&["train", "planted", "--learner", "evolve", "--device", "cpu", "--dry-run"]);
+    assert!(text(&shown.stdout).contains(", population of 128, "), "{}", text(&shown.stdout));
     let set = plan(&[
         "--population",
         "32",
@@ -121,7 +134,15 @@ fn flags_of_evolution_change_the_plan() {
     let pbt = plan(&[&pbt[..], &["--n-envs", "8"]].concat());
     assert_eq!((&pbt["updates"], &pbt["generations"]), (&20.into(), &Value::Null), "{pbt}");
     assert!(pbt["net"].as_str().is_some_and(|net| net.ends_with("| value:1")), "{pbt}");
-    let cases: [(&[&str], &str); 12] = [
+    let late = plan(&["--algorithm", "pbt", "--timesteps", "81920", "--set", "evolve.exploit_every=1000"]);
+    assert!(late["notes"].to_string().contains("nobody adopts from another"), "{late}");
+    let cases: [(&[&str], &str); 18] = [
+        (&["--set", "evolve.exploit_every=10"], "population-based"),
+        (&["--algorithm", "cem", "--set", "ppo.schedule=cosine"], "ppo.schedule is of a learning rate"),
+        (&["--set", "ppo.drawdown_weight=0.5"], "counts drawdowns"),
+        (&["--algorithm", "pbt", "--set", "ppo.drawdown_weight=0.5"], "counts drawdowns"),
+        (&["--population", "1048576", "--n-envs", "1024"], "one generation takes"),
+        (&["--timesteps", "4096", "--population", "64", "--n-envs", "1"], "more than the 4,096 of"),
         (&["--algorithm", "snes", "--rank", "2"], "of openai"),
         (&["--algorithm", "cem", "--set", "train.rate=0.1"], "of openai"),
         (&["--algorithm", "pbt", "--sigma", "0.1"], "population-based"),
@@ -137,4 +158,5 @@ fn flags_of_evolution_change_the_plan() {
     ];
     EVOLVE.refuses(&place, &cases);
     others_refuse(&place, &["ppo", "mlp"], &["--population", "8"], "`evolve.`");
+    others_refuse(&place, &["ppo"], &["--set", "ppo.drawdown_weight=0.5"], "counts drawdowns");
 }

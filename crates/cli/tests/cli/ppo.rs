@@ -30,6 +30,14 @@ fn a_policy_is_kept_and_used_like_any_model() {
     assert!(page.contains("Mean entropy of the policy") && page.contains("band, least"), "the band is drawn");
     let log = std::fs::read_to_string(place.path().join("run/log.jsonl")).expect("a log");
     assert!(log.contains("\"least_entropy\":0.2") && log.contains("\"most_entropy\":0.8"), "the band is logged");
+    // What rewards were divided by is part of the model, for each seed.
+    let model = std::fs::read_to_string(place.path().join("run/model/model.json")).expect("a model");
+    let model: Value = serde_json::from_str(&model).expect("JSON");
+    for fold in model["folds"].as_array().expect("folds") {
+        let scales = fold["return_scales"].as_array().expect("scales");
+        assert_eq!(scales.len(), 2, "{fold}");
+        assert!(scales.iter().all(|own| number(&own["count"]) > 0.0 && number(&own["squares"]) > 0.0), "{fold}");
+    }
 
     // The same seed gives the same with another number of threads.
     let again = PPO.train(&place, "planted", "again", &[&more[..], &["--threads", "1"]].concat());
@@ -111,7 +119,7 @@ fn a_policy_is_kept_and_used_like_any_model() {
 fn what_policies_do_not_go_by_is_refused() {
     let place = Place::new();
     market(&place, "planted", "1", "3000", "0.8");
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["--split", "kfold"], "walk forward"),
         (&["--labels", "fixed(3)"], "not from labels"),
         (&["--try", "decay=0,0.1"], "are of classifiers"),
@@ -119,6 +127,13 @@ fn what_policies_do_not_go_by_is_refused() {
         (&["--set", "ppo.ent_coef=0.01"], "kept in a band"),
         (&["--try", "ppo.timesteps=10,20"], "cannot be tried"),
         (&["--entropy", "0.8..0.2"], "cannot be"),
+        (&["--entropy", "5..9"], "cannot be kept in the band 5..9"),
+        (&["--entropy", "0.9..3"], "from 0 to 1"),
+        (&["--entropy", "0..0.00001"], "at least 0.01 wide"),
+        (&["--entropy", "-1.5..9", "--continuous"], "from -3.59 to 2.42"),
+        (&["--try", "ppo.entropy=0.2..0.8,-1.5..1.5"], "cannot be kept in the band -1.5..1.5"),
+        (&["--set", "ppo.drawdown_weight=2"], "counts drawdowns"),
+        (&["--set", "ppo.clip_range=0"], "above 0"),
     ];
     PPO.refuses(&place, &cases);
     for more in [["--n-envs", "8"], ["--try", "ppo.gamma=0.9,0.99"], ["--reward", "sharpe"]] {
@@ -179,6 +194,10 @@ fn flags_of_policies_change_the_plan() {
     );
     assert!(set["net"].as_str().is_some_and(|net| net.contains("32-16 | 32-16 / policy:2")), "{set}");
     assert_ne!((&set["folds"], &set["samples"]), (&usual["folds"], &usual["samples"]));
+    // A band in nats begins below 0, and what may be left out may be called none.
+    plan(&["--continuous", "--entropy", "-1.5..1.5"]);
+    plan(&["--set", "ppo.target_kl=none", "--set", "ppo.clip_range_vf=none", "--set", "ppo.max_grad_norm=none"]);
+    plan(&["--reward", "drawdown", "--set", "ppo.drawdown_weight=2"]);
 }
 
 /// Values of policies are tried like those of any learner: each config with its own, and each a trial.

@@ -215,7 +215,7 @@ fn evolved_policies_are_tuned_by_population() {
     saved["entries"][0]["choice"]["pinned"] = true.into();
     std::fs::write(&path, saved.to_string()).unwrap();
     let train = |out: &str, more: &[&str]| {
-        let long = ["--timesteps", "20000", "--out", out];
+        let long = ["--timesteps", "80000", "--out", out];
         let (run, exit) = place.json(&[&of("train")[..], &small, &long, more].concat());
         assert_eq!(exit, 0, "{run}");
         run
@@ -235,6 +235,25 @@ fn evolved_policies_are_tuned_by_population() {
     };
     let own = bits("run");
     assert!(!own.is_empty() && own == bits("plain"));
+    // With fewer timesteps fewer individuals leave 50 generations; another way of searching is another workload.
+    let plan = |more: &[&str]| {
+        let (plan, exit) = place.json(&[&of("train")[..], &small, &["--dry-run"], more].concat());
+        assert_eq!(exit, 0, "{plan}");
+        plan
+    };
+    let few = plan(&["--timesteps", "40000"]);
+    assert_eq!((&few["batch"], number(&few, "generations")), (&6.into(), 53), "{few}");
+    let notes = few["notes"].to_string();
+    assert!(notes.contains("tuned on") && notes.contains("a population of 6 with 4 accounts of 32 steps"), "{notes}");
+    let is_tuned = |more: &[&str]| plan(more)["notes"].to_string().contains("tuned on");
+    assert!(is_tuned(&[]) && is_tuned(&["--algorithm", "openai", "--rank", "0"]));
+    for other in [&["--algorithm", "snes"][..], &["--rank", "1"], &["--try", "evolve.algorithm=openai,snes"]] {
+        assert!(!is_tuned(other), "{other:?}");
+    }
+    let own = ["--algorithm", "snes", "--sigma", "0.2", "--budget", "1s"];
+    let (tuned, exit) = place.json(&[&of("tune")[..], &small, &own].concat());
+    assert_eq!(exit, 0, "{tuned}");
+    assert!(is_tuned(&["--algorithm", "snes"]) && !is_tuned(&["--algorithm", "cem"]) && is_tuned(&[]));
 }
 
 #[test]

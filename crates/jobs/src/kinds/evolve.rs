@@ -2,9 +2,13 @@
 //! part of a fold; or populations of policies that learn by gradients ([`super::pbt`]). How they are validated, judged,
 //! deployed and kept is as for `ppo`.
 
+mod shape;
+
+pub(crate) use shape::{ACCOUNTS, GENERATIONS, STEPS};
+
 use super::policies::{
-    episodes, net, open, pace_figures, policy_info, refuse_searching, refuse_what_is_not_a_policys, spec, tested,
-    trading_data, units, usage,
+    episodes, net, open, pace_figures, policy_info, refuse_an_unused_weight, refuse_searching,
+    refuse_what_is_not_a_policys, spec, tested, trading_data, units, usage,
 };
 use super::ppo::PpoKind;
 use super::{Evaluation, Figure, Kind, KindInfo, MoreFigure, RolloutSettings, Validated, pbt};
@@ -13,10 +17,12 @@ use crate::{EvolveAlgorithm, EvolveSettings, PpoSettings, RewardKind, Settings};
 use compute::Opened;
 use compute::population::{Precision, Recipe, Schedule};
 use features::Input;
-use files::Result;
+use files::{Result, format_count};
 use judge::split::Splits;
-use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Speed, has_kernels};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Speed, has_kernels, longest_span};
 use learn::{Config, Learner, Trained};
+use serde_json::{Value, json};
+use shape::{GenerationShape, Open};
 
 pub(super) struct EvolveKind;
 
@@ -32,12 +38,6 @@ const FIGURES: &[Figure] = &[
 
 /// Steps of all accounts of all individuals where nothing was set: seconds of two cores for a member.
 const TIMESTEPS: usize = 50_000_000;
-/// Accounts of an individual, and steps of each.
-pub(crate) const ACCOUNTS: usize = 8;
-pub(crate) const STEPS: usize = 256;
-/// Individuals at most, and generations at least, where nothing was set.
-const POPULATION: usize = 128;
-pub(crate) const GENERATIONS: usize = 50;
 
 fn timesteps(settings: &Settings) -> usize {
     settings.ppo.timesteps.unwrap_or(TIMESTEPS)
@@ -67,15 +67,10 @@ fn hypers_of(settings: &Settings, net: &compute::Net) -> Hypers {
 
 fn hypers(settings: &Settings) -> Hypers {
     let (shared, own) = (&settings.ppo, &settings.evolve);
-    let (n_envs, n_steps) = (shared.n_envs.unwrap_or(ACCOUNTS), shared.n_steps.unwrap_or(STEPS));
-    let usual = || {
-        let fits = timesteps(settings) / (GENERATIONS * n_envs * n_steps);
-        // An even number: individuals are mirrored.
-        (fits.clamp(4, POPULATION) / 2) * 2
-    };
+    let GenerationShape { population, n_envs, n_steps } = GenerationShape::of(settings);
     Hypers {
         algorithm: algorithm(settings),
-        population: own.population.unwrap_or_else(usual) as u32,
+        population: population as u32,
         sigma: own.sigma.unwrap_or(0.05) as f32,
         rank: own.rank.unwrap_or(0) as u32,
         n_envs: n_envs as u32,
@@ -110,7 +105,21 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Co
 }
 
 fn generations(settings: &Settings) -> u32 {
-    units(settings, timesteps(settings), hypers(settings).steps())
+    units(settings, timesteps(settings), GenerationShape::of(settings).steps())
+}
+
+/// Refuses a generation that is longer than a whole training, during which no stop would be heard.
+fn refuse_one_generation(settings: &Settings) -> Result<()> {
+    let (steps, all) = (GenerationShape::of(settings).steps(), timesteps(settings) as u64);
+    if steps <= all {
+        return Ok(());
+    }
+    let what = format!(
+        "one generation takes {} steps, more than the {} of ppo.timesteps",
+        format_count(steps),
+        format_count(all)
+    );
+    Err(usage(what, "give more <ppo.timesteps>, or a smaller <evolve.population>, <ppo.n_envs> or <ppo.n_steps>"))
 }
 
 /// An error where something was set that other learners alone go by.
@@ -121,6 +130,14 @@ fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
         let what = "a learning rate, weight decay and a rank are of openai; other searches find their own steps";
         let remedy = "leave <train.rate>, <evolve.decay> and <evolve.rank> out, or choose <evolve.algorithm=openai>";
         return Err(usage(what, remedy));
+    }
+    if algorithm(settings) != Algorithm::OpenAi && settings.ppo.schedule != PpoSettings::default().schedule {
+        let what = "ppo.schedule is of a learning rate, which openai alone has; other searches find their own steps";
+        return Err(usage(what, "leave <ppo.schedule> out, or choose <evolve.algorithm=openai>"));
+    }
+    if own.exploit_every.is_some() {
+        let what = "evolve.exploit_every is of population-based training";
+        return Err(usage(what, "leave <evolve.exploit_every> out, or choose <evolve.algorithm=pbt>"));
     }
     if settings.classify.batch.is_some() {
         return Err(usage("individuals are a population, not a batch", "give <evolve.population>"));
@@ -173,6 +190,7 @@ impl Kind for EvolveKind {
         }
         let data = trading_data(source, splits)?;
         all.iter().try_for_each(|(_, own)| refuse_what_is_not_ours(own))?;
+        refuse_an_unused_weight(all.iter().map(|(_, own)| own))?;
         let each = || all.iter().map(|(_, own)| own).zip(&source.nets);
         let configs = each().map(|(own, net)| config(own, net, device)).collect::<Result<_>>()?;
         let hypers = each().map(|(own, net)| hypers_of(own, net)).collect();
@@ -186,6 +204,40 @@ impl Kind for EvolveKind {
         if pbt::is_pbt(settings) {
             pbt::fill_in(settings, source, device);
         }
+    }
+
+    fn fit(&self, settings: &mut Settings, source: &Source, splits: &Splits) -> Result<Vec<String>> {
+        if pbt::is_pbt(settings) {
+            return Ok(pbt::notes(settings));
+        }
+        settings.longest_span = Some(longest_span(&source.problem, &splits.folds) as usize);
+        let mut notes: Vec<String> = Vec::new();
+        for (_, own) in settings.configs() {
+            refuse_one_generation(&own)?;
+            let more = GenerationShape::notes(&own);
+            notes.extend(more.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
+        }
+        // Configs that try several each go by the rule.
+        if !["evolve.population", "ppo.n_envs", "ppo.n_steps"].iter().any(|key| settings.has_candidates(key)) {
+            let used = GenerationShape::of(settings);
+            used.write(settings);
+        }
+        Ok(notes)
+    }
+
+    fn fit_tuned(&self, settings: &mut Settings) -> Option<String> {
+        if pbt::is_pbt(settings) {
+            return None;
+        }
+        let (tuned, timesteps) = (GenerationShape::of(settings), timesteps(settings));
+        let fitted = tuned.fit(timesteps, Open { n_envs: true, n_steps: true });
+        fitted.write(settings);
+        fitted.fewer(tuned, timesteps)
+    }
+
+    fn tuned_for(&self, settings: &Settings, net: &compute::Net) -> Value {
+        let rank = if pbt::is_pbt(settings) { 0 } else { rank(settings, net) };
+        json!({"algorithm": settings.evolve.algorithm.name(), "rank": rank})
     }
 
     fn rollout<'s>(&self, settings: &'s mut Settings) -> Option<RolloutSettings<'s>> {
@@ -238,7 +290,7 @@ impl Kind for EvolveKind {
         if pbt::is_pbt(of.settings) {
             return pbt::more_figures(of, rate);
         }
-        let steps = hypers(of.settings).steps().max(1) as f64;
+        let steps = GenerationShape::of(of.settings).steps().max(1) as f64;
         let (name, tag) = (Some("generations_per_s"), "time/generations_per_s");
         let mut all = vec![MoreFigure { name, tag, value: rate / steps }];
         all.extend(pace_figures(of, self.event_step(of), rate));
@@ -250,7 +302,7 @@ impl Kind for EvolveKind {
         if pbt::is_pbt(of.settings) {
             return pbt::event_step(of);
         }
-        u64::from(of.validation.unit) * hypers(of.settings).steps()
+        u64::from(of.validation.unit) * GenerationShape::of(of.settings).steps()
     }
 
     fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {

@@ -42,6 +42,7 @@ use judge::split::Splits;
 use learn::{Learner, Trained, Validation};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::fmt;
 use std::path::Path;
 
@@ -76,6 +77,22 @@ pub(crate) trait Kind: Sync {
     /// Sets what its settings leave open and what changes a bit, by a fixed rule of data and kind of device; the batch
     /// apart, which goes by [`Kind::batch`].
     fn fill_in(&self, _settings: &mut Settings, _source: &Source, _device: &Opened) {}
+
+    /// Fits what its settings say of an update to the timesteps and to the parts that are trained on, and takes it down
+    /// into them; what was changed, as notes. Settings that leave no training are refused.
+    fn fit(&self, _settings: &mut Settings, _source: &Source, _splits: &Splits) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    /// Fits what was tuned to the timesteps of these settings, which it is in already; what was changed, as a note.
+    fn fit_tuned(&self, _settings: &mut Settings) -> Option<String> {
+        None
+    }
+
+    /// What a tuned choice depends on beside learner, net, data and device; null for nothing.
+    fn tuned_for(&self, _settings: &Settings, _net: &compute::Net) -> Value {
+        Value::Null
+    }
 
     /// Where its settings say what an update is made of; none of a learner without environments.
     fn rollout<'s>(&self, _settings: &'s mut Settings) -> Option<RolloutSettings<'s>> {

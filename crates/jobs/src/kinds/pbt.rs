@@ -8,7 +8,7 @@ use super::{Figure, Kind, MoreFigure, Validated};
 use crate::train::Source;
 use crate::{EvolveAlgorithm, EvolveSettings, Settings};
 use compute::Opened;
-use files::Result;
+use files::{Result, format_count, format_plural};
 use judge::split::Splits;
 use learn::Learner;
 use learn::evolve::Pbt;
@@ -93,6 +93,22 @@ pub(super) fn fill_in(settings: &mut Settings, source: &Source, device: &Opened)
     let mut own = individual(settings);
     PpoKind.fill_in(&mut own, source, device);
     (settings.ppo.n_envs, settings.ppo.n_steps) = (own.ppo.n_envs, own.ppo.n_steps);
+}
+
+/// That no individual adopts from another, where a training has no border.
+pub(super) fn notes(settings: &Settings) -> Vec<String> {
+    let all = settings.configs().into_iter();
+    let fewest = all.map(|(_, own)| ppo::updates(&individual(&own))).min().unwrap_or(0) as usize;
+    let every = settings.evolve.exploit_every.filter(|every| *every >= fewest);
+    let note = every.map(|every| {
+        format!(
+            "nobody adopts from another: evolve.exploit_every is {}, and there are {} in a training; give a smaller \
+             <evolve.exploit_every>, or more <ppo.timesteps>",
+            format_count(every as u64),
+            format_plural(fewest as u64, "update"),
+        )
+    });
+    note.into_iter().collect()
 }
 
 pub(super) fn identity(settings: &Settings) -> String {

@@ -7,8 +7,10 @@ mod tested;
 pub(super) use tested::tested;
 
 use super::{KindInfo, Metric, MoreFigure, Validated, mlp, model};
+use crate::progress::check_stop;
 use crate::train::{Answer, Ids, ModelRows, RowsOfFolds, Source};
-use crate::{ClassifySettings, EvolveSettings, SearchSettings, Settings};
+use crate::{ClassifySettings, EvolveSettings, PpoSettings, RewardKind, SearchSettings, Settings};
+use account::Action;
 use compute::Opened;
 use compute::population::{Precision, Recipe, Schedule};
 use features::{Dataset, FoldKind, Input, InputLayout};
@@ -156,6 +158,20 @@ pub(super) fn refuse_what_is_not_a_policys(settings: &Settings) -> Result<()> {
         return Ok(());
     };
     Err(usage(what, remedy))
+}
+
+/// An error where drawdowns are weighed and none of these settings have a reward that counts them.
+pub(super) fn refuse_an_unused_weight<'a>(all: impl IntoIterator<Item = &'a Settings>) -> Result<()> {
+    let (usual, mut is_set, mut is_used) = (PpoSettings::default().drawdown_weight, false, false);
+    for own in all {
+        is_set |= own.ppo.drawdown_weight != usual;
+        is_used |= own.ppo.reward == RewardKind::Drawdown;
+    }
+    if !is_set || is_used {
+        return Ok(());
+    }
+    let what = "ppo.drawdown_weight is of a reward that counts drawdowns";
+    Err(usage(what, "choose <ppo.reward=drawdown>, or leave <ppo.drawdown_weight> out"))
 }
 
 /// Opens a model whose nets decide alone.

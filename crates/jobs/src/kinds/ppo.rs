@@ -6,18 +6,18 @@ mod shape;
 pub(crate) use shape::UPDATES;
 
 use super::policies::{
-    episodes, gradient_recipe, net, open, pace_figures, policy_info, refuse_evolving, refuse_searching,
-    refuse_what_is_not_a_policys, spec, tested, trading_data, units,
+    episodes, gradient_recipe, net, open, pace_figures, policy_info, refuse_an_unused_weight, refuse_evolving,
+    refuse_searching, refuse_what_is_not_a_policys, spec, tested, trading_data, units, usage,
 };
 use super::{Evaluation, Figure, Kind, KindInfo, MoreFigure, RolloutSettings, Validated};
 use crate::train::{Answer, Experiment, ModelRows, Source};
-use crate::{RewardKind, Settings};
+use crate::{Band, RewardKind, Settings};
 use compute::Opened;
 use features::Input;
 use files::Result;
 use judge::split::Splits;
 use learn::classify::defaults;
-use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward};
+use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward, UNIT_ENTROPY};
 use learn::{Config, Learner, Trained};
 use shape::UpdateShape;
 
@@ -89,13 +89,38 @@ pub(super) fn updates(settings: &Settings) -> u32 {
 pub(super) fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     refuse_evolving(settings)?;
     refuse_searching(settings)?;
-    refuse_what_is_not_a_policys(settings)
+    refuse_what_is_not_a_policys(settings)?;
+    let own = &settings.ppo;
+    own.entropy.map_or(Ok(()), |band| check_band(band, own.actions))
+}
+
+/// An error where the entropy cannot be kept in a band.
+fn check_band(band: Band, actions: Actions) -> Result<()> {
+    let EntropyBand { least, most } = EntropyBand::possible(actions);
+    // Limits are shown with two digits, and those digits are legal.
+    let [least, most] = [(f64::from(least) * 100.0).floor() / 100.0, (f64::from(most) * 100.0).ceil() / 100.0];
+    let width = EntropyBand::LEAST_WIDTH;
+    // A difference of decimals may be smaller by a rounding.
+    if band.least >= least && band.most <= most && band.most - band.least >= width - 1e-9 {
+        return Ok(());
+    }
+    let (of, remedy) = match actions {
+        Actions::Discrete => {
+            ("of short, flat and long it is a share of what is possible", "set <ppo.entropy=0.2..0.8>, say")
+        }
+        Actions::Continuous => ("of continuous targets it is in nats", "set <ppo.entropy=-1.5..1.5>, say"),
+    };
+    let what = format!(
+        "the entropy cannot be kept in the band {band}: {of}, from {least} to {most}, and a band is at least {width} wide"
+    );
+    Err(usage(what, remedy))
 }
 
 /// Policies on the bars of a source, with these settings for its nets.
 pub(super) fn ppo(source: &Source, splits: &Splits, settings: &Settings, own: &[Settings], at: &Opened) -> Result<Ppo> {
     let data = trading_data(source, splits)?;
     own.iter().try_for_each(refuse_what_is_not_ours)?;
+    refuse_an_unused_weight(own)?;
     let configs = own.iter().zip(&source.nets).map(|(own, net)| config(own, net, at)).collect();
     let spec = spec(settings, configs, own.iter().map(hypers).collect(), own.iter().map(updates).collect());
     Ppo::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)
@@ -184,6 +209,11 @@ impl Kind for PpoKind {
         };
         let seen = |name: &str| of.validation.metrics.get(name);
         all.extend(seen("entropy").map(|entropy| tagged("train/entropy_loss", -entropy * possible)));
+        if own.actions == Actions::Continuous {
+            // The geometric mean of deviations: the entropy of a normal draw is that of one with a deviation of 1, and
+            // the logarithm of its own.
+            all.extend(seen("entropy").map(|entropy| tagged("train/std", (entropy - f64::from(UNIT_ENTROPY)).exp())));
+        }
         let losses = seen("policy_loss").zip(seen("value_loss")).zip(seen("entropy").zip(seen("entropy_weight")));
         all.extend(losses.map(|((policy, value), (entropy, weight))| {
             tagged("train/loss", policy + own.vf_coef * value - weight * entropy)

@@ -20,9 +20,10 @@ section! {
     /// Rank of what individuals of openai differ by: a matrix is perturbed by a product of two thin ones, and no
     /// individual's weights are made. 0 draws every weight. Auto is 0 for nets of at most 32,768 weights, else 1.
     rank: Option<usize> = None, whole(0..=256).or_auto().flag("rank", "R").tried();
-    /// Updates after which the worst quarter of a pbt population adopts from the best. Auto is a twentieth of all.
+    /// Updates after which the worst quarter of a pbt population adopts from the best, at the next validation. Auto is
+    /// a twentieth of all.
     exploit_every: Option<usize> = None, whole(1..=1 << 30).or_auto();
-    /// Individuals that a thread of the processor takes at once. Auto is as many as have 16 accounts, or 64 where they
+    /// Individuals that a thread of the processor takes at once. Auto is as many as have 32 accounts, or 64 where they
     /// share weights. It changes the pace alone.
     at_once: Option<usize> = None, whole(1..=1 << 20).or_auto();
     /// Whether each thread of a generation stays on a processor core of its own. It changes the pace alone.
@@ -38,6 +39,13 @@ const ALGORITHMS: &[(&str, EvolveAlgorithm)] = &[
     ("cem", EvolveAlgorithm::Search(Algorithm::Cem)),
     ("pbt", EvolveAlgorithm::Pbt),
 ];
+
+impl EvolveAlgorithm {
+    /// As in `--algorithm NAME`.
+    pub(crate) fn name(self) -> &'static str {
+        ALGORITHMS.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| *name)
+    }
+}
 
 /// How policies evolve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -103,6 +103,16 @@ pub(super) fn number(range: RangeInclusive<f64>) -> Form<f64> {
     Form::new(legal, move |value| finite(value).filter(|v| range.contains(v)).ok_or(None), |v| (*v).into()).range()
 }
 
+/// A finite number from 0, where 0 stands for none and may be written so.
+pub(super) fn number_or_none() -> Form<f64> {
+    let read = |value: &Value| match value.as_str() {
+        Some("none") => Ok(0.0),
+        _ => finite(value).filter(|v| *v >= 0.0).ok_or(None),
+    };
+    let show = |v: &f64| if *v == 0.0 { "none".into() } else { (*v).into() };
+    Form::new("a number from 0, or none, which is 0", read, show).range()
+}
+
 /// A number above 0 and at most this.
 pub(super) fn positive(most: f64) -> Form<f64> {
     let read = move |value: &Value| finite(value).filter(|v| *v > 0.0 && *v <= most).ok_or(None);

@@ -1,9 +1,11 @@
-//! The hyper-parameters of policies that learn by trying; names and defaults are those of Stable-Baselines3 where it
-//! has one. Net, minibatch and rate are those of any learner (`train.net`, `train.batch`, `train.rate`); its names for
-//! these and for the timesteps are read too (`ppo.net_arch`, `ppo.batch_size`, `ppo.learning_rate`,
+//! The hyper-parameters of policies that learn by trying; names are those of Stable-Baselines3 where it has one, and so
+//! are defaults but for these: an update makes 4 passes instead of 10 through 128 steps of each account instead of
+//! 2,048, because it has many accounts, so that rows are plentiful and young; the entropy is kept in a band, without a
+//! weight that is set. Net, minibatch and rate are those of any learner (`train.net`, `train.batch`, `train.rate`); its
+//! names for these and for the timesteps are read too (`ppo.net_arch`, `ppo.batch_size`, `ppo.learning_rate`,
 //! `ppo.total_timesteps`).
 
-use super::form::{choice, number, parsed, truth, whole};
+use super::form::{choice, number, number_or_none, parsed, positive, truth, whole};
 use super::key::section;
 use compute::population::Shape;
 use learn::ppo::Actions;
@@ -32,19 +34,19 @@ section! {
     /// How far advantages look: 0 trusts the value, 1 the rewards.
     gae_lambda: f64 = 0.95, number(0.0..=1.0).tried();
     /// How far the probability of an action may move before it no longer counts.
-    clip_range: f64 = 0.2, number(0.0..=10.0).tried();
-    /// How far a value may move in an update; 0 leaves it free.
-    clip_range_vf: f64 = 0.0, number(0.0..=f64::MAX).tried();
+    clip_range: f64 = 0.2, positive(10.0).tried();
+    /// How far a value may move in an update; none leaves it free.
+    clip_range_vf: f64 = 0.0, number_or_none().tried();
     /// Whether the advantages of a minibatch have mean 0 and deviation 1.
     normalize_advantage: bool = true, truth().tried();
     /// Weight of the value's loss.
     vf_coef: f64 = 0.5, number(0.0..=f64::MAX).tried();
-    /// The largest norm of a gradient, above which it is clipped; 0 for none.
-    max_grad_norm: f64 = 0.5, number(0.0..=f64::MAX).tried();
+    /// The largest norm of a gradient, above which it is clipped; none never clips.
+    max_grad_norm: f64 = 0.5, number_or_none().tried();
     /// How the learning rate changes over a member's updates.
     schedule: Shape = Shape::Constant, choice(SCHEDULES).tried();
-    /// An update ends where the policy has moved further than 1.5 times this; 0 for never.
-    target_kl: f64 = 0.0, number(0.0..=f64::MAX).tried();
+    /// An update ends where the policy has moved further than 1.5 times this; with none it never does.
+    target_kl: f64 = 0.0, number_or_none().tried();
     /// Band that the mean entropy is kept in: a share of what is possible; nats for continuous targets.
     entropy: Option<Band> = None, parsed("a band as in 0.2..0.8").or_auto().flag("entropy", "BAND").tried();
     /// What a step is worth: the growth of equity, growth less what the drawdown grew, or what the Sharpe ratio rose.

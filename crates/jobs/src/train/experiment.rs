@@ -55,7 +55,7 @@ impl Experiment {
         let tuned = if use_tuned { find(&source, &settings, &device, &mut notes) } else { None };
         if let Some(tuned) = &tuned {
             let before = settings.threads();
-            notes.push(apply_tuned(tuned, &mut settings, &mut device));
+            notes.extend(apply_tuned(tuned, &mut settings, &mut device));
             if let Opened::Cpu { threads } = &device {
                 words = words.replacen(&format!("{before} threads"), &format!("{threads} threads"), 1);
             }
@@ -69,6 +69,7 @@ impl Experiment {
             notes.extend(untested(&source, &settings, &splits));
         }
         kind.fill_in(&mut settings, &source, &at.device);
+        notes.extend(kind.fit(&mut settings, &source, &splits)?);
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;
         let plan = plan(&*learner, &at, tuned.as_ref())?;
         Ok(Experiment {
@@ -93,6 +94,7 @@ impl Experiment {
     /// Plans again after the settings have changed.
     fn replan(&mut self) -> Result<()> {
         self.splits = split(&self.source, &self.settings)?;
+        self.notes.extend(self.kind().fit(&mut self.settings, &self.source, &self.splits)?);
         self.learner = self.kind().learner(&self.source, &self.splits, &self.settings, &self.at.device)?;
         self.plan = plan(&*self.learner, &self.at, self.tuned.as_ref())?;
         Ok(())
@@ -286,8 +288,8 @@ fn plan(learner: &dyn Learner, at: &DeviceBudget, tuned: Option<&Tuned>) -> Resu
     Ok(plan)
 }
 
-/// Takes what was tuned into the settings, where they leave it open; a note about it.
-fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> String {
+/// Takes what was tuned into the settings, where they leave it open; notes about it.
+fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> Vec<String> {
     let recipe = &tuned.recipe;
     *settings.train.learner.kind().batch(settings) = Some(recipe.batch);
     let usual = defaults::precision(matches!(device, Opened::Cuda(_)));
@@ -328,5 +330,7 @@ fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> S
         taken += &format!(", members at once {most}");
     }
     let day: String = tuned.at.chars().take(10).collect();
-    format!("tuned on {day}: {taken} (<train.tuned=false> goes by the rule instead)")
+    let mut notes = vec![format!("tuned on {day}: {taken} (<train.tuned=false> goes by the rule instead)")];
+    notes.extend(settings.train.learner.kind().fit_tuned(settings));
+    notes
 }

@@ -80,7 +80,7 @@ pub(super) fn fit(
             }
         }
         let rate = all as f64 / began.elapsed().as_secs_f64().max(1e-9);
-        let at_once = matches!(event, RunEvent::LessMemory(_));
+        let at_once = matches!(event, RunEvent::LessMemory(_) | RunEvent::Note(_));
         match log.machine_row(|| phases.latest()).and_then(|()| log.event(&event, rate)) {
             Ok(Some(line)) if at_once || shown.is_none_or(|t| t.elapsed() > SHOWN) => {
                 let spent = budget.map(|most| {

@@ -156,6 +156,11 @@ impl RunLog {
                 self.message(&line)?;
                 Ok(Some(line))
             }
+            RunEvent::Note(what) => {
+                self.row("note", fields(json!({"what": what})))?;
+                self.message(what)?;
+                Ok(Some(what.clone()))
+            }
             RunEvent::Saved => {
                 self.row("saved", Map::new())?;
                 Ok(None)

@@ -35,13 +35,15 @@ impl Bench<'_> {
     ) -> Result<Found> {
         let mut settings = self.settings.clone();
         let kind = settings.train.learner.kind();
-        let timesteps = kind.rollout(&mut settings).map_or(0, |rollout| rollout.timesteps);
+        kind.fit(&mut settings, source, splits)?;
+        let rollout = kind.rollout(&mut settings);
+        let (timesteps, steps) = rollout.map_or((0, STEPS), |own| (own.timesteps, own.n_steps.unwrap_or(STEPS)));
         let market = PlantedMarket::new(&settings, BARS)?;
         let (mut rows, mut first) = (Vec::new(), None);
         let least = GENERATIONS;
         let table = Table { bench: self, source, splits, settings: &settings, market: &market, timesteps, least };
 
-        let of = |what, population, n_envs| Tried { what, n_envs, n_steps: STEPS, batch: Some(population) };
+        let of = |what, population, n_envs| Tried { what, n_envs, n_steps: steps, batch: Some(population) };
         let tried = POPULATIONS.map(|population| of("population", population, ACCOUNTS));
         table.measure(&tried, UNTIL[0], &mut first, &mut rows, sink)?;
         let mut best = choose(&rows).ok_or_else(|| nothing_fits(rows.iter().find_map(|row| row.note.clone())))?;

@@ -153,6 +153,7 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     let splits = split(&source, &settings)?;
     let mut by_rule = settings.clone();
     kind.fill_in(&mut by_rule, &source, &device);
+    notes.extend(kind.fit(&mut by_rule, &source, &splits)?);
     let learner = kind.learner(&source, &splits, &by_rule, &device)?;
     let smallest_fold = splits.folds.iter().map(|fold| fold.train.len()).min().unwrap_or(0);
     let at = DeviceBudget { budget: memory_budget(&settings, &device), device };

@@ -7,7 +7,7 @@ use compute::population::{Precision, Recipe};
 use files::Result;
 use machine::{CandidateRow, TunedEntry, load_entry, machine_key, save_entry, tuned_path};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// What was chosen for a workload.
@@ -84,7 +84,7 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
         Opened::Cuda(context) => format!("{} ({})", context.device(), context.gpu().name),
     };
     let precision = settings.train.precision.map_or(json!("auto"), |p| json!(p));
-    let words = json!({
+    let mut words = json!({
         "learner": settings.train.learner,
         "net": source.nets[0].to_string(),
         "labels": label,
@@ -94,6 +94,10 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
         "precision": precision,
         "device": device,
     });
+    let own = settings.train.learner.kind().tuned_for(settings, &source.nets[0]);
+    if let Value::Object(own) = own {
+        own.into_iter().for_each(|(name, value)| words[name] = value);
+    }
     format!("{} {words}", settings.train.learner.info().task)
 }
 
@@ -101,7 +105,9 @@ pub(crate) fn workload(source: &Source, settings: &Settings, device: &Opened) ->
 pub(crate) fn is_open(settings: &mut Settings) -> bool {
     let kind = settings.train.learner.kind();
     let together = ["batch", "ppo.n_envs", "ppo.n_steps", "evolve.population", "search.roots", "search.simulations"];
-    let tried = together.iter().any(|key| settings.has_candidates(key));
+    // What is tuned is tuned for one way of searching.
+    let together = together.into_iter().chain(["evolve.algorithm", "evolve.rank"]);
+    let tried = together.into_iter().any(|key| settings.has_candidates(key));
     let shape = kind.rollout(settings).is_none_or(|r| r.n_envs.is_none() && r.n_steps.is_none());
     let searching = kind.searching(settings).is_none_or(|own| own.into_iter().all(|(_, own)| own.is_none()));
     !tried && shape && searching && kind.batch(settings).is_none()

@@ -44,6 +44,7 @@ mod ranks;
 mod rollout;
 mod sep_cma;
 mod separable;
+mod span;
 mod stack;
 mod stack_simd;
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -63,6 +64,7 @@ pub use pbt::Pbt;
 pub use ranks::{centred_ranks, mean_ranks, weights_by_rank};
 pub use sep_cma::SepCma;
 pub use separable::Separable;
+pub use span::longest_span;
 pub use strategy::{Counted, Normals, State, Strategy};
 
 use crate::policies::{Folds, check_net, validate_every};
@@ -332,7 +334,7 @@ impl Learner for Evolve {
     }
 
     fn samples(&self, member: MemberKey) -> u64 {
-        self.spec.hypers[member.config].steps()
+        span::mean_steps(&self.spec.hypers[member.config], &self.folds.train[member.fold]).round() as u64
     }
 
     fn needs(&self, device: &Opened, members: &[MemberKey], _: Pace) -> compute::Result<u64> {

@@ -9,10 +9,12 @@
 //! At a border (the first validation behind every so many updates) individuals are ordered by validation, those with
 //! equal growth by their number. Each of the worst quarter **exploits**: it adopts weights, optimiser, scale of
 //! returns, multipliers of the entropy and hyper-parameters of one of the best quarter. Then it **explores**: each
-//! hyper-parameter is multiplied with 0.8 or 1.25. Its accounts and its random numbers stay its own. Who adopts from
-//! whom and what is multiplied with what follows from `philox(seed, [i, border, STREAM_PERTURBATION, member])`, borders
-//! from 1; at border 0 the first individual has the config's hyper-parameters, the others have them times powers of
-//! 1.25. So a population's bits depend on its config, fold and seed alone.
+//! hyper-parameter is multiplied with 0.8 or 1.25, and stays between 1/64 and 64 times the config's. Its accounts and
+//! its random numbers stay its own. An individual whose gradient was not finite has stopped: it comes last, and all
+//! such individuals adopt at the next border, where they go on as far as those they adopt from. Who adopts from whom
+//! and what is multiplied with what follows from `philox(seed, [i, border, STREAM_PERTURBATION, member])`, borders from
+//! 1; at border 0 the first individual has the config's hyper-parameters, the others have them times powers of 1.25. So
+//! a population's bits depend on its config, fold and seed alone.
 
 use crate::ppo::{HyperFactors, Ppo, PpoTraining};
 use crate::scale::Scaler;
@@ -120,7 +122,7 @@ impl Learner for Pbt {
     ) -> Result<Box<dyn Training>> {
         let inner = PpoTraining::new(&self.ppo, at, tables, &self.individuals(members), pins)?;
         let populations = members.iter().map(|key| Population::new(self, *key)).collect();
-        let mut training = PbtTraining { pbt: self.clone(), inner, populations };
+        let mut training = PbtTraining { pbt: self.clone(), inner, populations, messages: Vec::new() };
         (0..members.len()).try_for_each(|at| training.set_factors(at))?;
         Ok(Box::new(training))
     }
@@ -137,6 +139,7 @@ struct PbtTraining {
     pbt: Pbt,
     inner: PpoTraining,
     populations: Vec<Population>,
+    messages: Vec<String>,
 }
 
 /// A population between two updates, but for what its individuals are as policies.
@@ -145,6 +148,8 @@ struct Population {
     /// `[individuals]`
     ids: Vec<u32>,
     own: Evolved,
+    /// `[individuals]` whether it was reported that it has stopped.
+    reported: Vec<bool>,
 }
 
 /// What evolved in a population.
@@ -172,7 +177,7 @@ impl Population {
         };
         let ids = pbt.individuals(&[key]).iter().map(|key| key.id()).collect();
         let own = Evolved { factors: (0..pbt.population).map(first).collect(), best: 0, last: 0, borders: 0 };
-        Population { key, ids, own }
+        Population { key, ids, own, reported: vec![false; pbt.population as usize] }
     }
 }
 
@@ -182,31 +187,33 @@ fn power(n: u32, most: u32) -> f32 {
     if n >= most { times(1.0, 1.25, n - most) } else { times(1.0, 0.8, most - n) }
 }
 
-/// `[n]` individuals from the best on, equals by their number; what is not a number comes last.
-fn order(scores: &[f64]) -> Vec<usize> {
-    let value = |at: usize| if scores[at].is_nan() { f64::NEG_INFINITY } else { scores[at] };
+/// `[n]` individuals from the best on, equals by their number; what is not a number comes behind, and who has no score
+/// because it has stopped comes last.
+fn order(scores: &[Option<f64>]) -> Vec<usize> {
+    let number = |score: f64| if score.is_nan() { f64::NEG_INFINITY } else { score };
+    let value = |at: usize| (scores[at].is_some(), scores[at].map_or(f64::NEG_INFINITY, number));
     let mut order: Vec<usize> = (0..scores.len()).collect();
     // As numbers 0 and -0 are equals, and a stable sort keeps them as they are.
     order.sort_by(|a, b| value(*b).partial_cmp(&value(*a)).expect("numbers"));
     order
 }
 
-/// Who of a population adopts from whom at a border, and the hyper-parameters that it has then.
+/// Who of a population adopts from whom at a border, and the hyper-parameters that it has then: the worst quarter, and
+/// all who have stopped.
 fn exploit_and_explore(
     seed: u64,
     member: u32,
     border: u32,
-    scores: &[f64],
+    scores: &[Option<f64>],
     factors: &[HyperFactors],
 ) -> Vec<(usize, usize, HyperFactors)> {
     let (order, quarter) = (order(scores), scores.len() / 4);
-    let worst = order[order.len() - quarter..].iter();
-    // Who is as good as the best has nothing to adopt, and where nothing is known nobody is better.
-    let worst =
-        worst.filter(|at| scores[order[0]] > scores[**at] || scores[order[0]].is_finite() && scores[**at].is_nan());
+    let stopped = scores.iter().filter(|score| score.is_none()).count();
+    let sources = &order[..quarter.min(scores.len() - stopped)];
+    let worst = order[order.len() - quarter.max(stopped)..].iter();
     let moved = |at: &usize| {
         let [source, words @ ..] = philox(seed, [*at as u32, border, Stream::Perturbation as u32, member]);
-        let from = order[((u64::from(source) * quarter as u64) >> 32) as usize];
+        let from = sources[((u64::from(source) * sources.len() as u64) >> 32) as usize];
         let [rate, entropy, risk] = words.map(|word| if word & 1 == 0 { 0.8 } else { 1.25 });
         let was = factors[from];
         let scaled = |was: f32, by: f32| (was * by).clamp(1.0 / 64.0, 64.0);
@@ -240,12 +247,11 @@ impl PbtTraining {
 
     /// What a validation of a population saw: that of its best individual, and then a border where one is due.
     fn settle(&mut self, at: usize, seen: &[Option<Score>]) -> Result<Score> {
-        let Population { key, ids, own } = &mut self.populations[at];
-        let scores: Vec<f64> = seen.iter().map(|score| score.as_ref().map_or(f64::NAN, |s| s.score)).collect();
-        let validated = seen.iter().position(Option::is_some).unwrap_or(0);
-        own.best = order(&scores).into_iter().find(|at| seen[*at].is_some()).unwrap_or(validated);
+        let Population { key, ids, own, reported } = &mut self.populations[at];
+        let scores: Vec<Option<f64>> = seen.iter().map(|score| score.as_ref().map(|s| s.score)).collect();
+        own.best = order(&scores)[0];
         let best = seen[own.best].clone().expect("one was validated");
-        let finite: Vec<f64> = scores.iter().copied().filter(|score| score.is_finite()).collect();
+        let finite: Vec<f64> = scores.iter().flatten().copied().filter(|score| score.is_finite()).collect();
         let (hypers, factors) = (self.pbt.ppo.hypers(key.config), own.factors[own.best]);
         let entropy = factors.apply(hypers).entropy;
         let metrics = best.metrics.with(&[
@@ -261,15 +267,36 @@ impl PbtTraining {
             (own.last, own.borders) = (score.unit, own.borders + 1);
             let seed = self.pbt.configs()[key.config].recipe.seed;
             for (to, from, factors) in exploit_and_explore(seed, key.id(), own.borders, &scores, &own.factors) {
-                // One that met a number which is not finite has stopped, and stays where it is.
-                if seen[to].is_some() {
-                    self.inner.adopt(ids[from], ids[to])?;
-                    self.inner.set_factors(ids[to], factors)?;
-                    own.factors[to] = factors;
+                if seen[to].is_none() {
+                    self.inner.revive(ids[from], ids[to])?;
+                    reported[to] = false;
                 }
+                self.inner.adopt(ids[from], ids[to])?;
+                self.inner.set_factors(ids[to], factors)?;
+                own.factors[to] = factors;
             }
         }
         Ok(score)
+    }
+
+    /// Takes down which individuals have stopped and were not reported yet, where others go on.
+    fn report_faults(&mut self) {
+        let all = self.inner.progress();
+        let each = self.populations.iter_mut().zip(all.chunks_exact(self.pbt.population as usize));
+        for (Population { key, reported, .. }, own) in each.filter(|(_, own)| own.iter().any(|p| p.active)) {
+            for (at, why) in own.iter().enumerate().filter_map(|(at, p)| Some((at, p.fault.as_ref()?))) {
+                if !std::mem::replace(&mut reported[at], true) {
+                    let MemberKey { fold, seed, .. } = *key;
+                    self.messages.push(format!(
+                        "fold {} seed {}: individual {} of the population has stopped, since {why}; at the next border \
+                         it goes on from one of the best",
+                        fold + 1,
+                        seed + 1,
+                        at + 1
+                    ));
+                }
+            }
+        }
     }
 }
 
@@ -310,6 +337,7 @@ impl Training for PbtTraining {
 
     fn advance(&mut self, at_most: u32) -> Result<Vec<Progress>> {
         self.inner.advance(at_most)?;
+        self.report_faults();
         Ok(self.progress())
     }
 
@@ -324,6 +352,10 @@ impl Training for PbtTraining {
             }
         }
         Ok(scores)
+    }
+
+    fn messages(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.messages)
     }
 
     fn skip_validation(&mut self) -> Result<()> {
@@ -424,10 +456,63 @@ impl<'a> Kept<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ppo::card_tests::ppo;
+    use crate::ppo::{Actions, Reward};
+    use compute::population::Precision;
+    use compute::{Budget, Choice};
+
+    /// An individual that has stopped goes on at the next border with what another has; it is reported once.
+    #[test]
+    fn an_individual_that_stopped_is_revived() {
+        let case = (Actions::Discrete, Precision::F32, "16t | 16t", Reward::Drawdown(0.1));
+        let pbt = Pbt::new(ppo(case, 8, 96).with_seeds(1), 4, Some(1)).unwrap();
+        let pbt = Pbt { ppo: pbt.ppo.remade(pbt.configs().to_vec(), 200), ..pbt };
+        let at = DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() };
+        let tables = pbt.problem().tables(&at.device, at.budget).unwrap();
+        let key = MemberKey { config: 0, fold: 0, seed: 0 };
+        let faulty = 2;
+        let run = || {
+            let inner = PpoTraining::new(&pbt.ppo, &at, &tables, &pbt.individuals(&[key]), &Pins::default()).unwrap();
+            let populations = vec![Population::new(&pbt, key)];
+            let mut training = PbtTraining { pbt: pbt.clone(), inner, populations, messages: Vec::new() };
+            training.set_factors(0).unwrap();
+            let (mean, square, step) = training.inner.nets().optimiser(faulty).unwrap();
+            training.inner.nets().set_optimiser(faulty, &vec![f32::NAN; mean.len()], &square, step).unwrap();
+            let mut units = Vec::new();
+            while training.populations[0].own.borders == 0 && units.len() < 200 {
+                training.advance(1).unwrap();
+                let stopped: Vec<bool> = training.inner.progress().iter().map(|p| !p.active).collect();
+                assert_eq!(stopped, [false, false, true, false], "who met no number");
+                assert!(training.progress()[0].active && training.progress()[0].fault.is_none());
+                units.extend(training.validate().unwrap().iter().map(|score| score.unit));
+            }
+            let messages = training.messages();
+            assert!(messages.len() == 1 && messages[0].contains("individual 3"), "{messages:?}");
+            let all = training.inner.progress();
+            assert!(all.iter().all(|p| p.active && p.fault.is_none() && p.unit == all[0].unit), "{all:?}");
+            let ids = training.populations[0].ids.clone();
+            let mut weights = ids.iter().map(|id| training.inner.weights(*id).unwrap()).collect::<Vec<_>>();
+            let own = weights.swap_remove(faulty);
+            assert!(own.iter().all(|x| x.is_finite()) && weights.contains(&own), "adopted from nobody");
+            // Its snapshot says so too.
+            let kept = training.snapshot(key.id()).unwrap();
+            training.restore(&kept).unwrap();
+            assert_eq!(training.snapshot(key.id()).unwrap(), kept);
+            training.skip_validation().unwrap();
+            training.advance(1).unwrap();
+            let all = training.inner.progress();
+            assert!(all.iter().all(|p| p.active && p.unit == all[0].unit), "{all:?}");
+            assert!(training.messages().is_empty());
+            let end = training.inner.weights(ids[faulty]).unwrap();
+            assert!(end != own && end.iter().all(|x| x.is_finite()), "it does not learn");
+            (units, end)
+        };
+        assert_eq!(run(), run());
+    }
 
     #[test]
     fn the_worst_quarter_adopts_from_the_best_and_explores() {
-        let scores = [1.0, 3.0, f64::NAN, 3.0, 2.0, -1.0, 0.5, 0.0];
+        let scores = [1.0, 3.0, f64::NAN, 3.0, 2.0, -1.0, 0.5, 0.0].map(Some);
         assert_eq!(order(&scores), [1, 3, 4, 0, 6, 7, 5, 2]);
         let factors: Vec<HyperFactors> =
             (0..8).map(|i| HyperFactors { rate: power(i, 4), ..HyperFactors::default() }).collect();
@@ -444,10 +529,20 @@ mod tests {
             }
         }
         assert_eq!(sources.into_iter().collect::<Vec<_>>(), [1, 3]);
-        // Equals are ordered by their number, and adopt nothing from each other.
-        assert_eq!(order(&[0.0, -0.0, 0.0]), [0, 1, 2]);
-        assert!(exploit_and_explore(7, 5, 1, &[1.0; 8], &factors).is_empty());
-        assert!(exploit_and_explore(7, 5, 1, &[f64::NAN; 8], &factors).is_empty());
+        // Equals are ordered by their number alone.
+        assert_eq!(order(&[Some(0.0), Some(-0.0), Some(0.0)]), [0, 1, 2]);
+        for equal in [1.0, f64::NAN] {
+            let moved = exploit_and_explore(7, 5, 1, &[Some(equal); 8], &factors);
+            assert!(moved.iter().map(|m| m.0).eq([6, 7]) && moved.iter().all(|m| m.1 < 2), "{equal}: {moved:?}");
+        }
+        // All who have stopped adopt, however many they are, and nobody adopts from them.
+        for stopped in 1..8 {
+            let scores: Vec<Option<f64>> = (0..8).map(|i| (i >= stopped).then_some(f64::from(i))).collect();
+            let moved = exploit_and_explore(7, 5, 1, &scores, &factors);
+            assert_eq!(moved.len(), (stopped as usize).max(2));
+            assert!(moved.iter().filter(|m| scores[m.0].is_none()).count() == stopped as usize, "{moved:?}");
+            assert!(moved.iter().all(|m| scores[m.1].is_some() && m.0 != m.1), "{moved:?}");
+        }
         assert_eq!([power(0, 2), power(2, 2), power(4, 2)], [0.8 * 0.8, 1.0, 1.25 * 1.25]);
     }
 }

@@ -182,3 +182,42 @@ impl Strategy for SepCma {
         restore_arrays(state, &mut [mean, variance, deviation, path, sigma_path])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is shipped: rates of the covariance `(d + 2) / 3` times those of CMA-ES, and their limits.
+    #[test]
+    fn rates_of_the_covariance_are_those_of_the_paper() {
+        for (d, n) in [(4, 8), (10, 32), (100, 64), (5_000, 128)] {
+            let search = SepCma::new(vec![0.0; d], 0.3, n);
+            let Constants { weights, effective, path_rate, rank_one, rank_many, sigma_rate, damping, length } =
+                search.constants;
+            let d = d as f64;
+            let raw: Vec<f64> = (1..=n / 2).map(|i| ((n as f64 + 1.0) / 2.0).ln() - (i as f64).ln()).collect();
+            let sum: f64 = raw.iter().sum();
+            let worth = sum * sum / raw.iter().map(|w| w * w).sum::<f64>();
+            // Hansen 2016, table 1, with all covariances known to be 1; times (d + 2) / 3, Ros and Hansen 2008.
+            let one = 2.0 / ((d + 1.3) * (d + 1.3) + worth) * (d + 2.0) / 3.0;
+            let many = 2.0 * (worth - 2.0 + 1.0 / worth) / ((d + 2.0) * (d + 2.0) + worth) * (d + 2.0) / 3.0;
+            let of_sigma = (worth + 2.0) / (d + worth + 5.0);
+            let brake = 1.0 + 2.0 * f64::max(0.0, ((worth - 1.0) / (d + 1.0)).sqrt() - 1.0) + of_sigma;
+            let mut wanted = vec![worth, (4.0 + worth / d) / (d + 4.0 + 2.0 * worth / d), one.min(0.5)];
+            wanted.extend([many.min(1.0 - one.min(0.5)), of_sigma, brake]);
+            wanted.push(d.sqrt() * (1.0 - 1.0 / (4.0 * d) + 1.0 / (21.0 * d * d)));
+            let found = [effective, path_rate, rank_one, rank_many, sigma_rate, damping, length];
+            for (found, wanted) in found.iter().zip(&wanted) {
+                assert!(
+                    (found - wanted).abs() < 1e-12 * wanted.abs(),
+                    "{d} parameters, {n} individuals: {found}, {wanted}"
+                );
+            }
+            assert!(weights.iter().zip(&raw).all(|(own, raw)| (own - raw / sum).abs() < 1e-15));
+            assert!(weights[n / 2..].iter().all(|own| *own == 0.0) && weights.len() == n);
+        }
+        // In figures, of 10 parameters and 32 individuals.
+        let own = SepCma::new(vec![0.0; 10], 0.3, 32).constants;
+        assert!((own.rank_one - 0.058_450).abs() < 1e-6 && (own.rank_many - 0.380_615).abs() < 1e-6, "{own:?}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::cuda::{self, Card};
 use super::rollout::{Course, Spans, Worker};
+use super::span::mean_steps;
 use super::stack::{Line, Stack, ZEROS};
 use super::strategy::{Counted, Drawn, KeptDraw, State, Strategy};
 use super::views::{Sources, Views};
@@ -46,6 +47,8 @@ struct Member {
     /// The weights of its middle, where individuals share them.
     base: Vec<Line>,
     spans: Spans,
+    /// Steps of a generation, in the mean.
+    steps: f64,
     views: Views,
     unit: u32,
     active: bool,
@@ -122,6 +125,7 @@ impl EvolveTraining {
                 scales: evolve.folds.scalers[key.fold].scales_of(&evolve.spec.configs[kind].net),
                 base: vec![ZEROS; hypers.factors(&stack).map_or(0, |factors| factors.base_lines)],
                 spans: Spans::default(),
+                steps: mean_steps(hypers, &evolve.folds.train[key.fold]),
                 views: Views::default(),
                 unit: 0,
                 active: true,
@@ -369,14 +373,13 @@ impl Training for EvolveTraining {
     }
 
     fn progress(&self) -> Vec<Progress> {
-        let steps = self.evolve.spec.hypers[self.kind].steps();
         let member = |m: &Member| Progress {
             id: m.key.id(),
             active: m.active,
             due: m.due,
             unit: m.unit,
             step: m.unit,
-            samples: steps * u64::from(m.unit),
+            samples: (m.steps * f64::from(m.unit)).round() as u64,
             fault: m.fault.clone(),
         };
         self.members.iter().map(member).collect()

@@ -63,14 +63,64 @@ fn middles_go_where_those_of_evosax_go() {
                 assert!((f64::from(*found) - wanted).abs() < 2e-5, "{name} {number}: {found} and {wanted}");
             }
             let sigma = own["sigmas"][number].as_f64().expect("a number");
-            assert!((search.sigma() - sigma).abs() < 2e-5 || *name == "sep_cma", "{name} {number}: {}", search.sigma());
+            // That of evosax's sep-CMA-ES is without the deviations of parameters.
+            let found = if *name == "sep_cma" { search.state().numbers[0] } else { search.sigma() };
+            assert!((found - sigma).abs() < 2e-5, "{name} {number}: {found} and {sigma}");
         }
     }
     let moved = searches[1].1.mean().iter().map(|x| f64::from(*x)).sum::<f64>();
     assert!(moved.abs() > 0.1, "nothing moved: {moved}");
 }
 
-/// Sphere, ellipsoid and Rosenbrock's valley, from a known distance to a known precision.
+/// Adam with decoupled decay, computed anew in double precision: the middle follows it, and decay matters.
+#[test]
+fn weights_decay_as_adam_with_decoupled_decay_has_it() {
+    const D: usize = 7;
+    let (draws, sigma, rate, decay) = (9u32, 0.1f64, 0.05f64, 0.3f64);
+    let start: Vec<f32> = (0..D).map(|i| 2.0 - 0.5 * i as f32).collect();
+    let cost = |x: &[f32]| -> f64 { x.iter().enumerate().map(|(i, x)| (f64::from(*x) - i as f64).powi(2)).sum() };
+    let optimiser = |decay: f64| Optimiser { decay: decay as f32, ..Optimiser::default() };
+    let [mut search, mut without] = [decay, 0.0].map(|own| OpenAi::new(start.clone(), sigma as f32, optimiser(own)));
+    let Optimiser { beta1, beta2, eps, .. } = optimiser(decay);
+    let [beta1, beta2, eps] = [beta1, beta2, eps].map(f64::from);
+    let mut x: Vec<f64> = start.iter().map(|x| f64::from(*x)).collect();
+    let (mut m, mut v) = (vec![0.0; D], vec![0.0; D]);
+    for number in 0..12u32 {
+        let normals = Counted { seed: 5, member: 2, generation: number, parameters: D };
+        let mut table = vec![vec![0.0f32; D]; draws as usize];
+        table.iter_mut().enumerate().for_each(|(draw, z)| normals.fill(draw as u32, 0, z));
+        let moved = |z: &[f32], side: f64| -> Vec<f32> {
+            x.iter().zip(z).map(|(x, z)| (x + side * sigma * f64::from(*z)) as f32).collect()
+        };
+        let costs: Vec<f64> = table.iter().flat_map(|z| [1.0, -1.0].map(|side| cost(&moved(z, side)))).collect();
+        // Centred ranks: -1/2 for the dearest, 1/2 for the cheapest.
+        let rank =
+            |own: &f64| costs.iter().filter(|other| *other > own).count() as f64 / (costs.len() - 1) as f64 - 0.5;
+        let sums = (0..D).map(|j| -> f64 {
+            let each = table.iter().zip(costs.chunks_exact(2));
+            each.map(|(z, pair)| (rank(&pair[0]) - rank(&pair[1])) * f64::from(z[j])).sum()
+        });
+        let gradient: Vec<f64> = sums.map(|sum| sum / (costs.len() as f64 * sigma)).collect();
+        let left = |beta: f64| 1.0 - beta.powi(number as i32 + 1);
+        for j in 0..D {
+            m[j] = beta1 * m[j] + (1.0 - beta1) * gradient[j];
+            v[j] = beta2 * v[j] + (1.0 - beta2) * gradient[j] * gradient[j];
+            let step = m[j] / left(beta1) / ((v[j] / left(beta2)).sqrt() + eps);
+            x[j] += rate * (step - decay * x[j]);
+        }
+        generation(&mut search, &normals, draws, rate as f32, &cost);
+        generation(&mut without, &normals, draws, rate as f32, &cost);
+        for (found, wanted) in search.mean().iter().zip(&x) {
+            assert!((f64::from(*found) - wanted).abs() < 1e-5, "generation {number}: {found} and {wanted}");
+        }
+    }
+    let apart = search.mean().iter().zip(without.mean()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(apart > 0.05, "decay changes nothing: {apart}");
+}
+
+/// Sphere, ellipsoid and Rosenbrock's valley, from a known distance to a known precision. From 9 in the valley sep-CMA
+/// and SNES go to its end; both forms of OpenAI-ES come as near as their one deviation lets them; the cross-entropy
+/// method, whose deviations follow single parameters, contracts on the way and stays.
 #[test]
 fn functions_of_known_optimum_are_solved() {
     const D: usize = 10;
@@ -86,7 +136,7 @@ fn functions_of_known_optimum_are_solved() {
     let cases: [(&str, Cost<'_>, u32, [f64; 5]); 3] = [
         ("sphere", &sphere, 300, [1e-3, 1e-3, 1e-8, 1e-8, 1e-6]),
         ("ellipsoid", &ellipsoid, 600, [0.5, 0.5, 1e-6, 1e-6, 1e-4]),
-        ("valley", &rosenbrock, 900, [5.0, 5.0, 5.0, 5.0, 8.0]),
+        ("valley", &rosenbrock, 10_000, [0.1, 0.1, 1e-8, 0.01, 7.0]),
     ];
     for (name, cost, generations, limits) in cases {
         let adam = Optimiser { decay: 0.0, ..Optimiser::default() };

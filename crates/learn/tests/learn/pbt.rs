@@ -21,6 +21,8 @@ fn risky() -> Hypers {
 #[test]
 fn populations_find_what_is_there() {
     let pbt = populations(risky(), 30, 2, 3, [3.0, 0.9], 1e-4);
+    let EntropyBand { least, .. } = hypers(Actions::Discrete).entropy;
+    let mut explored = 0;
     for member in run(&pbt, 2, None).members {
         let best = member.best.as_ref().expect("a best").score;
         assert!(best > 0.8 * 15.0, "{best} of 15 bp");
@@ -28,10 +30,11 @@ fn populations_find_what_is_there() {
         // Who is best is so with hyper-parameters of its own; the mean of all is no better.
         let (all, best): (Vec<f64>, Vec<f64>) = (metrics("population_growth"), metrics("valid_growth"));
         assert!(all.iter().zip(&best).all(|(all, best)| all <= best));
+        // Where all are as good, the first is the best, which has the config's own until another is better.
         let band: Vec<f64> = metrics("least_entropy");
-        let EntropyBand { least, .. } = hypers(Actions::Discrete).entropy;
-        assert!(band.iter().any(|x| (x - f64::from(least)).abs() > 1e-3), "nothing was explored: {band:?}");
+        explored += band.iter().filter(|x| (*x - f64::from(least)).abs() > 1e-3).count();
     }
+    assert!(explored > 0, "nobody else was ever the best");
 }
 
 #[test]
