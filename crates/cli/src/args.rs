@@ -234,8 +234,8 @@ more); ppo reads that row and its account, and learns to trade by trying (--time
 for the weights of such a policy by generations of individuals (--algorithm, --population, --sigma,
 and those flags of ppo but --entropy); search looks ahead at every close, in a market fitted on the
 training part (--roots, --simulations, --scenarios, --horizon, --invert-trend, and --timesteps,
---n-envs and --n-steps of ppo). With ready arrays --symbols, --from and --to select samples by
-symbol, t0 and t1.
+--n-envs and --n-steps of ppo), and with --baseline stands beside PPO that was trained for as long.
+With ready arrays --symbols, --from and --to select samples by symbol, t0 and t1.
 On a GPU --memory means the memory of the GPU: auto is 80 % of what is free.
 
 Examples:

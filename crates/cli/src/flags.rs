@@ -48,7 +48,7 @@ keys! {
     /// How policies learn by trying.
     Try: "ppo.timesteps", "ppo.n_envs", "ppo.n_steps", "ppo.entropy", "ppo.reward", "ppo.actions", "evolve.algorithm",
         "evolve.population", "evolve.sigma", "evolve.rank", "search.roots", "search.simulations", "search.scenarios",
-        "search.horizon", "search.invert_trend";
+        "search.horizon", "search.invert_trend", "search.baseline";
     /// What a tuning leaves open.
     Tune: "train.precision", "ppo.timesteps", "ppo.actions", "evolve.algorithm", "evolve.sigma", "evolve.rank",
         "search.scenarios", "search.horizon";

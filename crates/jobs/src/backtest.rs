@@ -12,7 +12,7 @@ use crate::progress::{Sink, Update, check_stop};
 use crate::runs::find_run;
 use crate::small_table::{Rows, read_rows};
 use crate::train::{
-    Answer, Asked, Holdings, Market, Predict, ask, fingerprint, ledger_path, load_market, run_data, walk_spec,
+    Answer, Asked, Holdings, Market, NetAlone, Predict, ask, fingerprint, ledger_path, load_market, run_data, walk_spec,
 };
 use crate::trials::Family;
 use crate::{Select, Settings, TradingSettings, add, find, home, os};
@@ -22,8 +22,8 @@ use features::{Clock, Dataset, Plan, Span, class, precise, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_plural, replace_bytes};
 use judge::backtest::{
-    Backtest, Beliefs, ChanceTest, Course, Exit, Follower, PortfolioRule, SignalRule, Walked, buy_and_hold, decide,
-    decide_beforehand, four_lines, shift_portfolio, shift_positions,
+    Backtest, Beliefs, ChanceTest, Course, Exit, Follower, Latency, PortfolioRule, SignalRule, Walked, buy_and_hold,
+    decide, decide_beforehand, shift_portfolio, shift_positions,
 };
 use judge::deflated::DeflatedSharpe;
 use judge::evidence::Findings;
@@ -101,6 +101,9 @@ pub struct Backtested {
     pub trials: Option<u64>,
     /// The record.
     pub backtest: Backtest,
+    /// How long decisions of a searcher take; absent from others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
     /// What is left of the Sharpe ratio when these are counted; null where this is no trial or has no ratio.
     pub deflated: Option<DeflatedSharpe>,
     /// What the same positions earn at other times; null where that was not judged.
@@ -120,7 +123,7 @@ struct Decided {
     clock: Clock,
     policy: Box<dyn Policy>,
     /// Of a policy that searches, its net alone.
-    net: Option<Arc<dyn Policy>>,
+    net: Option<NetAlone>,
     /// Who decides, in words.
     words: String,
     instruments: String,
@@ -189,12 +192,11 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
     // Asked once: whoever looks at an account is slow to ask, and its decisions can be walked again.
     let tested = decide(&course, &*policy).and_then(|decided| {
         let (mut backtest, walked) = judge::backtest::backtest(&course, &decided, &folds, settings.threads())?;
-        if let Some(net) = &net {
-            backtest.lines = four_lines(&course, net, &walked)?;
-        }
-        Ok((backtest, walked, decided))
+        let beside = |net: &NetAlone| net.stand_beside((&mut backtest, &walked), &course, &*policy, settings);
+        let latency = net.as_ref().map(beside).transpose()?.flatten();
+        Ok((backtest, walked, decided, latency))
     });
-    let (backtest, walked, decided) = match (tested, &started) {
+    let (backtest, walked, decided, latency) = match (tested, &started) {
         (Ok(tested), _) => tested,
         (Err(why), Some(started)) => {
             ledger.fail(started, &why.message)?;
@@ -228,6 +230,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         _ => None,
     };
     save(&out, &market, &backtest, &walked, settings.threads())?;
+    notes.extend(latency.and_then(|own| own.note()));
     Ok(Backtested {
         folder: out.display().to_string(),
         data: path.display().to_string(),
@@ -236,6 +239,7 @@ pub fn backtest(request: &BacktestRequest, settings: &Settings, sink: Sink<'_>) 
         locked_from: locked_from.map(rfc3339),
         trials: trials.map(|n| n as u64),
         backtest,
+        latency,
         deflated: found.deflated,
         chance,
         notes,

@@ -13,14 +13,15 @@ use crate::kinds::trading::{Block, beliefs_of, distances, horizon, portfolio_not
 use crate::progress::{Update, check_stop};
 use crate::runs::finished_run;
 use crate::train::{
-    Asking, Experiment, Ids, RowsOfFolds, answer, ledger_path, load, open, started_trials, stored_request, write_json,
+    Asking, Experiment, Ids, NetAlone, RowsOfFolds, answer, ledger_path, load, open, started_trials, stored_request,
+    write_json,
 };
 use crate::trials::{Family, returns_in};
 use crate::{Settings, TrainEvent, backtest};
 use features::{Fold, Span};
 use files::time::rfc3339;
 use files::{Error, Kind, Lock, Result, format_plural};
-use judge::backtest::{Backtest, Course, Follower, backtest as walk_policy};
+use judge::backtest::{Backtest, Course, Follower, Latency, backtest as walk_policy, decide};
 use judge::evidence::{Evidence, Findings, HoldoutResult};
 use judge::ledger::{Ledger, Opening, StartedTrial};
 use judge::split::Holdout;
@@ -98,6 +99,9 @@ pub struct HoldoutOpened {
     /// What it showed.
     #[serde(flatten)]
     pub record: HoldoutRecord,
+    /// How long decisions of a searcher take; absent from others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
     /// What its predictions are worth, for people.
     #[serde(skip)]
     pub sentences: Vec<String>,
@@ -200,6 +204,7 @@ pub fn holdout(
         instruments: experiment.source.instruments.clone(),
         device: experiment.device.clone(),
         record,
+        latency: made.latency,
         sentences: made.judged.map_or_else(Vec::new, |judged| judged.sentences),
         notes,
         seconds: clock.elapsed().as_secs_f64(),
@@ -239,6 +244,7 @@ fn weigh(folder: &Path, record: &HoldoutRecord, ledger: &Ledger, trial: &Started
 struct JudgedBlock {
     judged: Option<crate::Judged>,
     traded: Option<(Backtest, judge::backtest::Walked)>,
+    latency: Option<Latency>,
 }
 
 impl JudgedBlock {
@@ -295,7 +301,13 @@ fn trade_block(
     let (market, clock, delisting_return) = (&data.base.market, &data.clock, settings.account.delisting_return);
     let course = Course { market, clock, table: &table, span, delisting_return };
     let policy = model_policy(loaded, data, &opened, settings, None)?;
-    Ok(JudgedBlock { judged: None, traded: Some(walk_policy(&course, &*policy, &[], settings.threads())?) })
+    // Asked once: whoever looks at an account is slow to ask, and its decisions can be walked again.
+    let decided = decide(&course, &*policy)?;
+    let (mut backtest, walked) = walk_policy(&course, &decided, &[], settings.threads())?;
+    let beside = |net: &NetAlone| net.stand_beside((&mut backtest, &walked), &course, &*policy, settings);
+    let latency = opened.net.as_ref().map(beside).transpose()?.flatten();
+    notes.extend(latency.and_then(|own| own.note()));
+    Ok(JudgedBlock { judged: None, traded: Some((backtest, walked)), latency })
 }
 
 /// Predicts the holdout with the members of a fold, by their place in the model, and judges what they say of it.
@@ -350,7 +362,7 @@ fn judge_block(
         Ids::Ready { .. } => None,
     };
     let record = truth.judge_holdout(&[p], &Baselines { volatility, ..Baselines::default() })?;
-    let mut made = JudgedBlock { judged: record.as_ref().map(judged), traded: None };
+    let mut made = JudgedBlock { judged: record.as_ref().map(judged), traded: None, latency: None };
 
     let (Ids::Bars { data, rule: Some(rule), .. }, Some(trading)) = (&source.ids, &fold.trading) else {
         return Ok(made);

@@ -96,7 +96,7 @@ pub use settings::{
 pub use source::{Select, find, instant};
 pub use synth::{Planted, Synth, Synthesised, synth};
 pub use train::{
-    ConfigRow, FoldRow, Judged, MemberRow, Phase, Predict, Predicted, Train, TrainEvent, TrainRun, Units,
+    Baseline, ConfigRow, FoldRow, Judged, MemberRow, Phase, Predict, Predicted, Train, TrainEvent, TrainRun, Units,
     model_settings, predict, run_settings, train,
 };
 pub use train::{SelfCase, SelfCheck, SelfTest, SelfTested, selftest};

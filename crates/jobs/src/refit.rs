@@ -40,6 +40,9 @@ pub struct Refit {
     /// Seeds that stay flat, of policies: those that did in its last fold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flat: Vec<u32>,
+    /// Of policies that search, the seeds whose net stays flat without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net_flat: Option<Vec<u32>>,
 }
 
 impl Refit {
@@ -85,6 +88,7 @@ pub fn refit(
         epochs,
         trading: fold.trading.clone(),
         flat: fold.flat.clone(),
+        net_flat: fold.net_flat.clone(),
     });
     // What is locked is looked up anew: a holdout may have been opened since.
     settings.held = None;

@@ -6,7 +6,7 @@ use crate::out::Paint;
 use crate::show::{date, table, wrap};
 use files::{Error, Kind, format_count, format_fixed, format_plural, format_seconds};
 use jobs::{BacktestRequest, Backtested, Decisions, PolicyName};
-use judge::backtest::{Backtest, Line, Part};
+use judge::backtest::{Backtest, Latency, Line, Part, format_decision};
 use std::fmt::Write;
 
 pub(super) fn run(args: Args, context: &mut Context) -> Outcome {
@@ -39,7 +39,8 @@ fn policy(name: &str) -> Result<PolicyName, Error> {
 fn render(tested: &Backtested, decisions: &Decisions, paint: Paint) -> String {
     let mut text = format!("{}\n", paint.bold(&capital(&tested.decisions)));
     text.push_str(&wrap(&tested.instruments, "  ", "  "));
-    figures(&mut text, &tested.backtest, paint);
+    let more = More { latency: tested.latency.as_ref(), baseline: None };
+    figures(&mut text, &tested.backtest, more, paint);
     if let Some(locked) = &tested.locked_from {
         let open = match decisions {
             Decisions::Run(run) => format!("; `fullbore holdout {}` judges the run there, once", run.display()),
@@ -73,13 +74,13 @@ fn render(tested: &Backtested, decisions: &Decisions, paint: Paint) -> String {
 }
 
 /// The same in a few lines, below a training.
-pub(super) fn summary(text: &mut String, b: &Backtest) {
+pub(super) fn summary(text: &mut String, b: &Backtest, more: More<'_>) {
     let net = &b.net;
     let number = |x: Option<f64>| x.map_or("-".to_string(), |x| format_fixed(x, 2));
     if b.costs.traded == 0.0 {
         let hold = percent(b.hold_return);
         text.push_str(&wrap(&format!("nothing was traded (buying and holding: {hold})"), "  ", "  "));
-        beside(text, b);
+        beside(text, b, more);
         return;
     }
     let error = net.sharpe_annual_error.map_or(String::new(), |e| format!(" ± {}", format_fixed(e, 2)));
@@ -107,28 +108,47 @@ pub(super) fn summary(text: &mut String, b: &Backtest) {
     ] {
         text.push_str(&wrap(&line, "  ", "  "));
     }
-    beside(text, b);
+    beside(text, b, more);
 }
 
-/// What a searcher stands beside.
-fn beside(text: &mut String, b: &Backtest) {
+/// What is known of a searcher that a backtest does not hold, because no seed repeats it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct More<'a> {
+    pub(super) latency: Option<&'a Latency>,
+    pub(super) baseline: Option<&'a Line>,
+}
+
+/// What a searcher stands beside, and how long decisions take.
+fn beside(text: &mut String, b: &Backtest, More { latency, baseline }: More<'_>) {
     if b.lines.is_empty() {
         return;
     }
     let row = |line: &Line| {
-        vec![
+        let mut row = vec![
             if line.knows_the_future { format!("{} (knows what comes)", line.name) } else { line.name.clone() },
             percent(line.total_return),
             line.sharpe_annual.map_or("-".into(), |x| format_fixed(x, 2)),
             format_count(line.trades as u64),
-        ]
+        ];
+        if let Some(latency) = latency {
+            let own = latency.of_line(&line.name);
+            row.extend(own.map_or(["-".into(), "-".into(), "-".into()], |own| {
+                [
+                    format_decision(own.median_seconds),
+                    format_decision(own.p99_seconds),
+                    format!("{} %", format_fixed(100.0 * own.share_of_bar, 2)),
+                ]
+            }));
+        }
+        row
     };
-    let rows: Vec<Vec<String>> = b.lines.iter().map(row).collect();
-    text.push_str(&table(&["decided by", ">return", ">Sharpe", ">trades"], &rows, "  "));
+    let rows: Vec<Vec<String>> = b.lines.iter().chain(baseline).map(row).collect();
+    let heads = ["decided by", ">return", ">Sharpe", ">trades", ">a decision", ">99th percentile", ">of a bar"];
+    text.push_str(&table(&heads[..if latency.is_some() { 7 } else { 4 }], &rows, "  "));
 }
 
 /// What a backtest earned, in figures.
-pub(super) fn figures(text: &mut String, b: &Backtest, paint: Paint) {
+pub(super) fn figures(text: &mut String, b: &Backtest, more: More<'_>, paint: Paint) {
     let net = &b.net;
     let _ = writeln!(
         text,
@@ -223,7 +243,7 @@ pub(super) fn figures(text: &mut String, b: &Backtest, paint: Paint) {
     }
     if !b.lines.is_empty() {
         let _ = write!(text, "\n{}\n", paint.bold("Beside it"));
-        beside(text, b);
+        beside(text, b, more);
     }
     parts_table(text, "Folds", "fold", &b.folds, paint);
     parts_table(text, "Years", "year", &b.years, paint);

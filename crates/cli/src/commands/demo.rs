@@ -129,7 +129,7 @@ fn training(text: &mut String, training: &DemoTraining, known: f64, paint: Paint
     let _ = writeln!(text, "  verdict   {verdict}");
     if let Some(backtest) = &run.backtest {
         let _ = write!(text, "\n{}\n", paint.bold("Backtest over the test blocks, net of costs"));
-        super::backtest::summary(text, backtest);
+        super::backtest::summary(text, backtest, super::backtest::More::default());
     }
     if let Some(evidence) = &run.evidence {
         let _ = write!(text, "\n{}\n", paint.bold("Verdict"));

@@ -44,7 +44,8 @@ fn render(opened: &HoldoutOpened, paint: Paint) -> String {
     opened.sentences.iter().for_each(|sentence| text.push_str(&wrap(sentence, "  ", "  ")));
     if let Some(tested) = &record.backtest {
         let _ = write!(text, "\n{}\n", paint.bold("Backtest there"));
-        backtest::figures(&mut text, tested, paint);
+        let more = backtest::More { latency: opened.latency.as_ref(), baseline: None };
+        backtest::figures(&mut text, tested, more, paint);
     }
     if let Some(evidence) = &record.evidence {
         let _ = write!(text, "\n{}\n", paint.bold("Verdict, weighed again"));

@@ -176,7 +176,9 @@ fn result(run: &TrainRun, paint: Paint) -> String {
     }
     if let Some(backtest) = &run.backtest {
         let _ = write!(text, "\n{}\n", paint.bold("Backtest over the test blocks, net of costs"));
-        super::backtest::summary(&mut text, backtest);
+        let baseline = run.baseline.as_ref().map(|own| &own.line);
+        let more = super::backtest::More { latency: run.latency.as_ref(), baseline };
+        super::backtest::summary(&mut text, backtest, more);
     }
     if !run.importance.is_empty() {
         importance(&mut text, run, paint);

@@ -50,6 +50,8 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     assert!(growth(&lines[2], record) > earned && number(&lines[3]["total_return"]) == 0.0, "{record}");
     let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
     assert!(page.contains("ORACLE (knows what comes"), "the report has the lines");
+    takes_time(&run);
+    assert!(page.contains("99th percentile"), "the report has the time of a decision");
     // Which market model was searched in, and what both were worth, stands in the result, on the page and in the log.
     let models = run["market_models"].as_array().expect("market models");
     assert_eq!(models.iter().map(|own| &own["fold"]).collect::<Vec<_>>(), [1, 2], "{run}");
@@ -79,11 +81,25 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     // The model owns its market: asked again it decides the same, also bar by bar.
     let (tested, exit) = place.json(&["backtest", "run", "--out", "tested"]);
     assert_eq!((exit, &tested["backtest"]), (0, record), "{tested}");
+    takes_time(&tested);
     let (said, exit) = place.json(&["predict", "run", "planted", "--out", "p.parquet"]);
     assert!(exit == 0 && said["wanted"].as_array().is_some_and(|shares| shares.len() == 3), "{said}");
     has_parity(&place, "run");
     let (opened, exit) = place.json(&["holdout", "run"]);
     assert!(exit == 0 && opened["net_sharpe"].as_f64().is_some_and(|sharpe| sharpe > 0.0), "{opened}");
+    let names = |record: &Value| -> Vec<String> {
+        let lines = record["backtest"]["lines"].as_array().into_iter().flatten();
+        lines.filter_map(|line| line["name"].as_str().map(str::to_string)).collect()
+    };
+    assert_eq!(names(&opened), ["net alone", "net with search", "ORACLE", "flat"], "{opened}");
+    takes_time(&opened);
+    for (file, key) in [("run/holdout.json", "/backtest/lines"), ("run/holdout/backtest.json", "/lines")] {
+        let text = std::fs::read(place.path().join(file)).expect("a record");
+        let record: Value = serde_json::from_slice(&text).expect("JSON");
+        assert_eq!(record.pointer(key), opened.pointer("/backtest/lines"), "{file}");
+    }
+    let shown = super::text(&place.run(&["holdout", "run"]).stdout);
+    assert!(["net with search", "ORACLE", "99th percentile"].iter().all(|part| shown.contains(part)), "{shown}");
     let (refit, exit) = place.json(&["refit", "run", "--out", "refit", "--device", "cpu"]);
     assert_eq!(exit, 0, "{refit}");
     market(&place, "new", "1", "4600", "0.8");
@@ -95,6 +111,50 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     std::fs::write(&path, bytes).expect("written");
     let (changed, exit) = place.json(&["predict", "run", "planted", "--out", "p.parquet"]);
     assert!(exit == 5 && changed.to_string().contains("was changed"), "{exit} {changed}");
+}
+
+/// How long a decision takes is there, beside the lines and in seconds; how long is the machine's.
+fn takes_time(shown: &Value) {
+    let latency = &shown["latency"];
+    assert_eq!((number(&latency["bar_seconds"]), number(&latency["budget_share"])), (3600.0, 0.1), "{latency}");
+    for line in ["net_alone", "with_search"] {
+        let own = &latency[line];
+        let [closes, median, p99, share] =
+            ["closes", "median_seconds", "p99_seconds", "share_of_bar"].map(|field| number(&own[field]));
+        assert!(closes >= 20.0 && median > 0.0 && median <= p99 && (share * 3600.0 / p99 - 1.0).abs() < 1e-9, "{own}");
+    }
+}
+
+/// PPO that was trained for as long is a run and a trial of its own, and stands beside the search.
+#[test]
+fn a_baseline_is_trained_for_as_long_as_a_search() {
+    let place = Place::new();
+    market(&place, "planted", "1", "3000", "0.8");
+    let small = ["--set", "search.latency=0", "--baseline"];
+    let run = SEARCH.train(&place, "planted", "run", &small);
+    let baseline = &run["baseline"];
+    for field in ["search_seconds", "seconds", "timesteps"] {
+        assert!(number(&baseline[field]) > 0.0, "{run}");
+    }
+    assert_eq!(baseline["line"]["name"], "PPO, trained as long", "{baseline}");
+    let other = std::fs::read(place.path().join("run-ppo/result.json")).expect("a run of its own");
+    let other: Value = serde_json::from_slice(&other).expect("JSON");
+    assert_eq!((&other["learner"], &other["net"]), (&"ppo".into(), &run["net"]), "{other}");
+    assert_eq!(other["members"].as_array().map(Vec::len), run["members"].as_array().map(Vec::len));
+    assert_eq!(other["backtest"]["net"]["total_return"], baseline["line"]["total_return"]);
+    let blocks = |run: &Value| run["folds"].as_array().expect("folds").iter().map(|f| f["test"].clone()).collect();
+    let [own, its]: [Vec<Value>; 2] = [&run, &other].map(blocks);
+    assert_eq!(own, its);
+    let (trials, exit) = place.json(&["trials"]);
+    assert!(exit == 0 && trials.to_string().contains("run-ppo"), "{trials}");
+    let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
+    assert!(page.contains("PPO, trained as long"), "the report has the fifth line");
+    let notes = run["notes"].to_string();
+    assert!(notes.contains("of training, the search was trained for"), "{notes}");
+    // No decision takes no time.
+    assert_eq!(notes.contains("one decision of a hundred with search"), !run["latency"].is_null(), "{notes}");
+    SEARCH.refuses(&place, &[(&["--baseline", "--try", "rate=1e-3,1e-4"], "several configs are tried")]);
+    others_refuse(&place, &["ppo"], &["--baseline"], "`search.`");
 }
 
 /// With the learned model wanted, every fold searches in one, the planted market is captured, and the model is kept.
@@ -156,7 +216,7 @@ fn flags_of_a_search_change_the_plan() {
         (&["--continuous"], "short, flat and long"),
         (&["--entropy", "0.2..0.8"], "a search goes by"),
         (&["--population", "8"], "`evolve.`"),
-        (&["--precision", "bf16"], "f32"),
+        (&["--precision", "tf32"], "in f32 or bf16"),
         (&["--set", "search.model=best"], "auto, bootstrap or learned"),
         (&["--labels", "fixed(3)"], "not from labels"),
         (&["--net", "row:3 / 8 / direction:3"], "a search reads"),

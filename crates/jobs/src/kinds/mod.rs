@@ -18,6 +18,7 @@ mod paths;
 mod pbt;
 mod policies;
 mod ppo;
+mod price_trend;
 mod search;
 pub(crate) mod test_blocks;
 pub(crate) mod trading;
@@ -35,7 +36,7 @@ use crate::train::{Answer, Experiment, Judged, ModelRows, Source};
 use compute::Opened;
 use features::{Input, InputLayout};
 use files::{Error, Result, format_fixed};
-use judge::backtest::Backtest;
+use judge::backtest::{Backtest, Latency};
 use judge::evidence::Findings;
 use judge::ledger::StartedTrial;
 use judge::split::Splits;
@@ -207,6 +208,11 @@ pub(crate) trait Evaluation {
     /// The market models that members search in, a row for each fold; empty where they do not search.
     fn market_models(&self) -> Vec<MarketModelRow> {
         Vec::new()
+    }
+
+    /// How long decisions take, once the test blocks were traded; none of learners that do not search.
+    fn latency(&self) -> Option<Latency> {
+        None
     }
 
     /// Keeps the daily returns of every config, and gives their ids, `[configs]`; nothing where a learner does not

@@ -109,12 +109,45 @@ pub(crate) struct ModelFold {
     /// Those of its seeds that stay flat, for policies: their validation was not above it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flat: Vec<u32>,
+    /// `[seeds]` what the rewards of each were divided by when its weights were the best, for policies that learn by
+    /// gradients; empty in models of versions that did not keep it. Nothing that the model decides depends on it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) return_scales: Vec<ModelReturns>,
+    /// The same of their nets without a search, for policies that search: nets have a validation of their own. None in
+    /// models of versions that went by that of the search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) net_flat: Option<Vec<u32>>,
     /// How its members search, for policies that do; the market they search in is a file of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) search: Option<SearchShape>,
     /// Whether they were judged searching on a card, where nets compute in bf16: they search on one where there is one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) searched_on_card: bool,
+}
+
+/// The discounted returns that a member had seen: their number, mean and sum of squared distances from it. Rewards are
+/// divided by the square root of `squares / count`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ModelReturns {
+    pub(crate) count: f64,
+    pub(crate) mean: f64,
+    pub(crate) squares: f64,
+}
+
+impl ModelReturns {
+    /// Of a member at its best validation; none of learners that have no such scale.
+    fn of(member: &Trained, best: &Best) -> Option<ModelReturns> {
+        let seen = &member.history.iter().find(|v| v.unit == best.unit)?.metrics;
+        let [count, mean, squares] = ["return_count", "return_mean", "return_squares"].map(|name| seen.get(name));
+        Some(ModelReturns { count: count?, mean: mean?, squares: squares? })
+    }
+}
+
+impl ModelFold {
+    /// Seeds whose net stays flat without a search.
+    pub(crate) fn net_flat(&self) -> &[u32] {
+        self.net_flat.as_deref().unwrap_or(&self.flat)
+    }
 }
 
 /// How a fold's members become positions.
@@ -124,6 +157,8 @@ pub(crate) struct Deployed {
     pub(crate) trading: Option<SignalRule>,
     /// Of policies: the seeds that stay flat.
     pub(crate) flat: Vec<u32>,
+    /// Of policies that search: the seeds whose net stays flat without it.
+    pub(crate) net_flat: Option<Vec<u32>>,
     /// Of policies that search.
     pub(crate) search: Option<KeptSearch>,
 }
@@ -266,6 +301,11 @@ fn json(experiment: &Experiment, members: &[Trained], selected: &[usize], deploy
             config: several.then_some(ModelConfig { number, net, recipe }),
             trading: deployed.get(f.number).and_then(|own| own.trading.clone()),
             flat: deployed.get(f.number).map_or_else(Vec::new, |own| own.flat.clone()),
+            return_scales: kept(members, selected)
+                .filter(|(m, _)| m.fold == f.number)
+                .map_while(|(m, best)| ModelReturns::of(m, best))
+                .collect(),
+            net_flat: deployed.get(f.number).and_then(|own| own.net_flat.clone()),
             search: search.map(|own| own.shape),
             searched_on_card: search.is_some_and(|own| own.on_card),
         }
@@ -419,7 +459,7 @@ fn check(model: &Model) -> Result<(), String> {
         if (1..fold.seeds.len()).any(|at| fold.seeds[..at].contains(&fold.seeds[at])) {
             return wrong("a seed is in it twice".into());
         }
-        if let Some(seed) = fold.flat.iter().find(|seed| !fold.seeds.contains(seed)) {
+        if let Some(seed) = fold.flat.iter().chain(fold.net_flat()).find(|seed| !fold.seeds.contains(seed)) {
             return wrong(format!("seed {seed} stays flat, and is not in it"));
         }
     }

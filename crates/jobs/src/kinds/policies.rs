@@ -18,7 +18,7 @@ use files::{Error, Result};
 use judge::split::Splits;
 use learn::ppo::{FoldPolicy, PpoPolicy};
 use learn::{Config, Extent, PolicySpec, Problem};
-use market::{EpisodeData, OBSERVED, row_times};
+use market::{EpisodeData, Needs, OBSERVED, Policy, View, row_times};
 use std::sync::Arc;
 
 /// Growth of equity a bar, in basis points.
@@ -178,8 +178,8 @@ pub(super) fn refuse_an_unused_weight<'a>(all: impl IntoIterator<Item = &'a Sett
 pub(super) fn open(asked: ModelRows<'_>) -> Result<Answer> {
     let ModelRows { loaded, data, rows: RowsOfFolds { folds: rows, inputs, .. }, settings, asking, .. } = asked;
     refuse_members(asking.by_member)?;
-    let (_, policy) = net_policy(loaded, data, inputs, &rows, settings)?;
-    Ok(Answer::of_policy(loaded, data, &rows, Arc::new(policy)))
+    let (_, policy) = net_policy(loaded, |fold| &fold.flat, data, inputs, &rows, settings)?;
+    Ok(Answer::of_policy(loaded, data, &rows, Arc::new(Stoppable(policy))))
 }
 
 /// Members decide as one.
@@ -190,16 +190,35 @@ pub(super) fn refuse_members(by_member: bool) -> Result<()> {
     Err(usage("the members of a policy decide as one, on one account", "leave <members> out"))
 }
 
-/// `[folds]` the members of a model that was read.
-pub(super) fn policies_of(loaded: &model::Loaded) -> Vec<FoldPolicy> {
+/// A policy that is asked no more once the user has stopped: a walk asks at every close, and may take hours.
+pub(super) struct Stoppable<P>(pub(super) P);
+
+impl<P: Policy> Policy for Stoppable<P> {
+    fn needs(&self) -> Needs {
+        self.0.needs()
+    }
+
+    fn start(&self, n: usize) -> Vec<f64> {
+        self.0.start(n)
+    }
+
+    fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
+        check_stop()?;
+        self.0.act(view, memory, actions)
+    }
+}
+
+/// `[folds]` the members of a model that was read, and the seeds of each that stay flat.
+pub(super) fn policies_of(loaded: &model::Loaded, flat: fn(&model::ModelFold) -> &[u32]) -> Vec<FoldPolicy> {
     let fold = |at: usize| {
         let (own, net) = (&loaded.model.folds[at], &loaded.nets[at]);
-        let members = own.seeds.iter().zip(&loaded.params[at]).filter(|(seed, _)| !own.flat.contains(seed));
+        let flat = flat(own);
+        let members = own.seeds.iter().zip(&loaded.params[at]).filter(|(seed, _)| !flat.contains(seed));
         FoldPolicy {
             net: net.clone(),
             scales: loaded.scalers[at].scales_of(net),
             members: members.map(|(_, params)| params.clone()).collect(),
-            flat: own.flat.len(),
+            flat: flat.len(),
         }
     };
     (0..loaded.model.folds.len()).map(fold).collect()
@@ -214,9 +233,10 @@ pub(super) fn folds_of_rows(data: &Dataset, rows: &[Vec<u32>]) -> Vec<Option<u16
     fold_of
 }
 
-/// What a model that was read is asked about, and its nets as one policy.
+/// What a model that was read is asked about, and its nets as one policy; `flat` are the seeds that stay flat.
 pub(super) fn net_policy(
     loaded: &model::Loaded,
+    flat: fn(&model::ModelFold) -> &[u32],
     data: &Dataset,
     inputs: Vec<Input>,
     rows: &[Vec<u32>],
@@ -225,7 +245,7 @@ pub(super) fn net_policy(
     let problem = Problem { inputs, ids: data.base.rows(), ..Problem::default() };
     let tables = problem.tables(&processor(settings)?, compute::Budget::default())?;
     let share = 1.0 / data.base.market.len() as f64;
-    let policy = PpoPolicy::new(&tables, policies_of(loaded), folds_of_rows(data, rows), share)?;
+    let policy = PpoPolicy::new(&tables, policies_of(loaded, flat), folds_of_rows(data, rows), share)?;
     Ok((problem, policy.with_threads(settings.threads())?))
 }
 

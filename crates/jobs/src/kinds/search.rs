@@ -3,20 +3,21 @@
 //! judged, deployed and kept as `ppo` is. Every result has four lines: the net alone, with search, the oracle, nothing.
 
 use super::market_models::MarketModelRow;
-use super::model::KeptSearch;
+use super::model::{self, KeptSearch};
 use super::policies::{
-    episodes, folds_of_rows, gradient_recipe, net_policy, pace_figures, policies_of, policy_info, processor,
+    Stoppable, episodes, folds_of_rows, gradient_recipe, net_policy, pace_figures, policies_of, policy_info, processor,
     refuse_evolving, refuse_members, refuse_what_is_not_a_policys, spec, tested, trading_data, units, usage,
 };
 use super::ppo::PpoKind;
+use super::price_trend::is_price_trend;
 use super::{Evaluation, Figure, Kind, KindInfo, MoreFigure, Validated};
-use crate::progress::Count;
-use crate::train::{Answer, Experiment, Ids, ModelRows, RowsOfFolds, Source, parameters};
+use crate::progress::{Count, check_stop};
+use crate::train::{Answer, Experiment, Ids, ModelRows, NetAlone, RowsOfFolds, Source, memory_budget, parameters};
 use crate::{PpoSettings, Settings};
 use account::Action;
 use compute::Opened;
 use compute::population::Precision;
-use features::{Dataset, Input, catalogue};
+use features::{Dataset, Input};
 use files::{Error, Result, format_count};
 use judge::split::Splits;
 use learn::expert::{Expert, Hypers, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend};
@@ -144,17 +145,13 @@ fn iterations(settings: &Settings) -> u32 {
     units(settings, timesteps(settings), hypers(settings).rows())
 }
 
-/// Columns that are computed of indicators of the chapter on trends, whatever they are called, counted through all
-/// inputs.
+/// Columns that are computed of the trend of a price, whatever they are called, counted through all inputs.
 fn trend(data: &Dataset, settings: &Settings) -> Result<Trend> {
-    let names: Vec<&str> = catalogue().filter(|i| i.kind == features::Kind::Trend).map(|i| i.name).collect();
-    let is_trend =
-        |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| names.contains(&word));
     let columns = data.row_columns().enumerate();
-    let columns: Vec<usize> = columns.filter(|(_, column)| is_trend(&column.text)).map(|(at, _)| at).collect();
+    let columns: Vec<usize> = columns.filter(|(_, column)| is_price_trend(&column.text)).map(|(at, _)| at).collect();
     let inverted = settings.search.invert_trend;
     if inverted && columns.is_empty() {
-        let what = "there is no trend to invert: no feature is computed of an indicator of trends";
+        let what = "there is no trend to invert: no feature is computed of an indicator of trends of a price";
         let remedy = "add one, as in <features.set=\"close/sma(50) - 1, rsi(14)\">, or leave <search.invert_trend> out";
         return Err(Error::new(files::Kind::Usage, what).remedy(remedy));
     }
@@ -204,6 +201,10 @@ fn expert<'a>(
         return Err(usage("a fold has one market, and so one `ppo.gamma`", "set <ppo.gamma> for all configs"));
     }
     all.iter().try_for_each(refuse_idle_accounts)?;
+    if settings.search.baseline && all.len() > 1 {
+        let what = "a baseline has the net of the search, and several configs are tried";
+        return Err(usage(what, "leave <search.baseline> or <try> out"));
+    }
     let configs = all.iter().zip(&source.nets).map(|(own, net)| config(own, net)).collect::<Result<_>>()?;
     let (hypers, iterations) = (all.iter().map(hypers).collect(), all.iter().map(iterations).collect());
     let spec = Spec {
@@ -226,6 +227,11 @@ fn model_rule(settings: &Settings, device: &Opened) -> Result<ModelRule> {
         (Opened::Cuda(_), _) => Ok(ModelRule::Bootstrap),
         (Opened::Cpu { .. }, rule) => Ok(rule),
     }
+}
+
+/// The length of a bar.
+pub(super) fn bar_seconds(data: &Dataset) -> f64 {
+    data.base.timeframe.ns() as f64 / 1e9
 }
 
 /// `[rows]` the name of each row in random numbers, by its symbol and its time: the same bar draws the same wherever
@@ -252,6 +258,8 @@ pub(super) struct Searching {
     shapes: Vec<(SearchShape, Precision)>,
     counters: Vec<u64>,
     device: Opened,
+    /// Bytes that trees may take.
+    memory: u64,
     judging: Arc<Count>,
 }
 
@@ -269,6 +277,7 @@ impl Policy for Counted {
     }
 
     fn act(&self, view: &View<'_>, memory: &mut [f64], actions: &mut [Action]) -> Result<()> {
+        check_stop()?;
         self.policy.act(view, memory, actions)?;
         let decided = view.rows.iter().filter(|row| self.fold_of[**row as usize].is_some()).count();
         self.judging.done.fetch_add(decided as u64, Ordering::Relaxed);
@@ -296,7 +305,8 @@ impl Searching {
         let (problem, data) = (Arc::clone(&self.problem), Arc::clone(&self.data));
         let (judging, counters) = (Arc::clone(&self.judging), self.counters.clone());
         let rows = SearchRows { problem, data, fold_of: fold_of.clone(), counters, share };
-        Ok(Box::new(Counted { policy: SearchPolicy::new(rows, folds, lanes, &self.device)?, fold_of, judging }))
+        let policy = SearchPolicy::new(rows, folds, lanes, (&self.device, self.memory))?;
+        Ok(Box::new(Counted { policy, fold_of, judging }))
     }
 
     /// So many decisions are to come.
@@ -408,18 +418,21 @@ impl Kind for SearchKind {
         let ModelRows { loaded, data, rows, device, settings, asking } = asked;
         let RowsOfFolds { folds: rows, inputs, .. } = rows;
         refuse_members(asking.by_member)?;
-        let (problem, net) = net_policy(loaded, data, inputs, &rows, settings)?;
-        let folds = policies_of(loaded).into_iter().zip(&loaded.markets).zip(&loaded.model.folds);
+        let (problem, net) = net_policy(loaded, model::ModelFold::net_flat, data, inputs, &rows, settings)?;
+        let folds = policies_of(loaded, |fold| &fold.flat).into_iter().zip(&loaded.markets).zip(&loaded.model.folds);
         let none = SearchShape { simulations: 1, scenarios: 2, codes: 1, horizon: 1, roots: 1 };
-        let fold = |((policy, market), own): ((FoldPolicy, &Option<_>), &super::model::ModelFold)| {
+        let fold = |((policy, market), own): ((FoldPolicy, &Option<_>), &model::ModelFold)| {
             // Where nobody trades nobody searches.
             let precision = own.config.as_ref().map_or(&loaded.model.recipe, |config| &config.recipe).precision;
             SearchFold { policy, market: market.clone(), shape: own.search.unwrap_or(none), precision }
         };
+        let fold_of = folds_of_rows(data, &rows);
+        let is_searched = |fold: &u16| loaded.model.folds[usize::from(*fold)].search.is_some();
+        let searches = fold_of.iter().map(|fold| fold.filter(is_searched)).collect();
         let searching = SearchRows {
             problem: Arc::new(problem),
             data: episodes(data, settings)?,
-            fold_of: folds_of_rows(data, &rows),
+            fold_of: fold_of.clone(),
             counters: counters(data),
             share: 1.0 / data.base.market.len() as f64,
         };
@@ -428,9 +441,11 @@ impl Kind for SearchKind {
             Opened::Cuda(_) if on_card => device,
             _ => processor(settings)?,
         };
-        let policy = SearchPolicy::new(searching, folds.map(fold).collect(), Vec::new(), &device)?;
-        let mut answer = Answer::of_policy(loaded, data, &rows, Arc::new(policy));
-        answer.net = Some(Arc::new(net));
+        let memory = memory_budget(settings, &device).bytes(u64::MAX);
+        let policy = SearchPolicy::new(searching, folds.map(fold).collect(), Vec::new(), (&device, memory))?;
+        let mut answer = Answer::of_policy(loaded, data, &rows, Arc::new(Stoppable(policy)));
+        let bar_seconds = bar_seconds(data);
+        answer.net = Some(NetAlone { policy: Box::new(Stoppable(net)), searches, bar_seconds });
         Ok(answer)
     }
 
@@ -446,6 +461,7 @@ impl Kind for SearchKind {
             shapes,
             counters: counters(data),
             device: experiment.at.device.clone(),
+            memory: experiment.at.budget.bytes(u64::MAX),
             judging: Arc::clone(&experiment.judging),
         };
         tested(experiment, members, Some(searching))

@@ -2,11 +2,11 @@
 
 use super::gather::{Gathered, SavedFold};
 use super::sections;
-use crate::MarketModelRow;
 use crate::kinds::market_models;
+use crate::{Baseline, MarketModelRow};
 use files::{format_count, format_fixed, format_plural};
 use judge::Judged;
-use judge::backtest::{Backtest, Line};
+use judge::backtest::{Backtest, Latency, Line, format_decision};
 use judge::evidence::{Criterion, Evidence, Verdict};
 use report::{Block, Cell, Column, Look, Note, Page, Section, Table, Tile, TimeScale, TimeSeries, Timeline, Tone};
 use std::path::Path;
@@ -93,7 +93,9 @@ fn first(run: &Gathered, answer: &Note) -> Section {
     blocks.push(Block::Tiles(tiles(run, backtest.as_ref(), evidence.as_ref())));
     blocks.extend(equity(run, backtest.as_ref()).map(Block::Timeline));
     blocks.extend(evidence.as_ref().map(|evidence| Block::Table(criteria(evidence))));
-    blocks.extend(backtest.as_ref().and_then(lines).map(Block::Table));
+    let latency: Option<Latency> = run.part("latency");
+    let baseline = run.part::<Baseline>("baseline").map(|own| own.line);
+    blocks.extend(backtest.as_ref().and_then(|b| lines(b, baseline.as_ref(), latency.as_ref())).map(Block::Table));
     let markets: Vec<MarketModelRow> = run.part("market_models").unwrap_or_default();
     blocks.extend(market_models::table(&markets).map(Block::Table));
     let beside = [baselines(run, backtest.as_ref(), evidence.as_ref()), backtest.as_ref().map(costs)];
@@ -254,8 +256,9 @@ fn baselines(run: &Gathered, backtest: Option<&Backtest>, evidence: Option<&Evid
     (!rows.is_empty()).then(|| Table { title: "Beside what needs no model".into(), columns, rows })
 }
 
-/// What a searcher stands beside: its net alone, the best that was possible, and nothing.
-fn lines(b: &Backtest) -> Option<Table> {
+/// What a searcher stands beside: its net alone, the best that was possible, nothing, and PPO that was trained for as
+/// long; and how long decisions take.
+fn lines(b: &Backtest, baseline: Option<&Line>, latency: Option<&Latency>) -> Option<Table> {
     let row = |line: &Line| {
         let name = match line.knows_the_future {
             true => format!("{} (knows what comes; nothing is selected by it)", line.name),
@@ -263,11 +266,26 @@ fn lines(b: &Backtest) -> Option<Table> {
         };
         let sharpe = line.sharpe_annual.map_or(Cell::text("–"), |s| Cell::number(s, number(s)));
         let trades = Cell::number(line.trades as f64, format_count(line.trades as u64));
-        vec![Cell::text(name), returned(line.total_return), sharpe, trades]
+        let mut row = vec![Cell::text(name), returned(line.total_return), sharpe, trades];
+        if let Some(latency) = latency {
+            let seconds = |seconds: f64| Cell::number(seconds, format_decision(seconds));
+            row.extend(latency.of_line(&line.name).map_or(
+                [Cell::text("–"), Cell::text("–"), Cell::text("–")],
+                |own| {
+                    let share = Cell::number(own.share_of_bar, percent(own.share_of_bar));
+                    [seconds(own.median_seconds), seconds(own.p99_seconds), share]
+                },
+            ));
+        }
+        row
     };
-    let columns =
-        vec![Column::text("decided by"), Column::number("return"), Column::number("Sharpe"), Column::number("trades")];
-    let rows: Vec<Vec<Cell>> = b.lines.iter().map(row).collect();
+    let mut columns = vec![Column::text("decided by")];
+    columns.extend(["return", "Sharpe", "trades"].map(Column::number));
+    if latency.is_some() {
+        columns.extend(["a decision", "99th percentile", "of a bar"].map(Column::number));
+    }
+    let own = Some(&b.lines).filter(|lines| !lines.is_empty());
+    let rows: Vec<Vec<Cell>> = own.into_iter().flat_map(|own| own.iter().chain(baseline)).map(row).collect();
     (!rows.is_empty()).then(|| Table {
         title: "Search beside its net, the best possible, and nothing".into(),
         columns,

@@ -39,6 +39,12 @@ section! {
     /// Whether that and all trend features have the opposite sign.
     invert_trend: bool = false,
         truth().switch("invert-trend", "true", "Negate the trend features and what their sign adds to a search");
+    /// Whether PPO is then trained as a run of its own, with the same net, folds and seeds and for as many seconds, and
+    /// stands beside the search.
+    baseline: bool = false,
+        truth().switch("baseline", "true", "Train PPO for as long afterwards, to stand beside the search");
+    /// The share of a bar that a decision may take before a note says that it is too slow for trading.
+    latency: f64 = 0.1, number(0.0..=1.0);
     /// The market model that is searched in: the bootstrap, the learned one, or, with auto, the learned one where it
     /// predicts rows held out better.
     model: ModelRule = ModelRule::Auto, choice(MODELS);

@@ -5,6 +5,7 @@
 //! with the same bits. What differs from learner to learner is in `kinds`.
 
 mod arrays;
+mod baseline;
 mod estimate;
 mod experiment;
 mod fit;
@@ -21,6 +22,7 @@ mod short;
 mod source;
 mod trial;
 
+pub use baseline::Baseline;
 pub(crate) use experiment::{Experiment, memory_budget, open, split};
 pub(crate) use folder::{
     json_text, member_file, request_of, run_data, started_trials, stored_request, symbol_names, write_json,
@@ -28,7 +30,7 @@ pub(crate) use folder::{
 pub(crate) use holdout::Holdings;
 pub use phases::Phase;
 pub(crate) use predict::{
-    Answer, Asked, Asking, ModelRows, Question, RowsOfFolds, answer, answer_with_classes, ask, bytes_of_row,
+    Answer, Asked, Asking, ModelRows, NetAlone, Question, RowsOfFolds, answer, answer_with_classes, ask, bytes_of_row,
     choose_rows, guess, nothing_to_predict, open_for, read_question,
 };
 pub use predict::{Predict, Predicted, model_settings, predict, run_settings};
@@ -41,8 +43,9 @@ pub(crate) use trial::labeling_text;
 
 use crate::progress::{Update, counting};
 use crate::{ColumnImportance, Select, Settings, home, os};
+use baseline::train_baseline;
 use compute::Opened;
-use files::Result;
+use files::{Kind, Result};
 use fit::{Timed, fit};
 use folder::Folder;
 use learn::Trained;
@@ -84,8 +87,30 @@ pub enum TrainEvent<'a> {
 /// Where that goes.
 pub(crate) type Teller<'a> = &'a mut (dyn FnMut(TrainEvent<'_>) + Send);
 
-/// Trains.
+/// Trains; a searcher's baseline too, where that is wanted.
 pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
+    let mut run = train_alone(request, settings, tell)?;
+    let Some(folder) = run.folder.clone().map(PathBuf::from).filter(|_| !run.interrupted) else { return Ok(run) };
+    if !settings.search.baseline || settings.refit.is_some() {
+        return Ok(run);
+    }
+    match train_baseline(request, settings, &run, tell) {
+        Ok(baseline) => {
+            run.notes.push(baseline.note());
+            run.baseline = Some(baseline);
+        }
+        // The run itself is saved.
+        Err(why) => run.notes.push(format!("the baseline was not trained: {why}")),
+    }
+    write_json(&folder.join("result.json"), &run)?;
+    if let Err(why) = crate::report_run(&folder) {
+        run.notes.push(format!("the report was not written again: {why}"));
+    }
+    Ok(run)
+}
+
+/// The same without a baseline.
+fn train_alone(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
     let mut phases = Phases::start();
     let sink = &mut |update| tell(TrainEvent::Update(update));
     let mut source = load(&request.select, request.set.as_deref(), settings, sink)?;
@@ -126,14 +151,26 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     experiment.pins.clone_from(&outcome.pins);
 
     let (since, clock, kind) = (phases.seconds(), Instant::now(), experiment.kind());
-    if outcome.interrupted {
+    if !outcome.interrupted {
+        let mut judge = || judge_and_save(&experiment, &outcome.members, &mut folder, &mut run);
+        let judged = match kind.info().counts_decisions {
+            true => {
+                let tell = &mut |update| tell(TrainEvent::Update(update));
+                counting("judging", "decisions", &experiment.judging, tell, judge)
+            }
+            false => judge(),
+        };
+        match judged {
+            // Nothing is written down before all is judged, and what was trained is saved: a run that goes on is judged
+            // from the beginning.
+            Err(why) if why.kind == Kind::Interrupted => {
+                (run.interrupted, run.judged, run.backtest, run.latency) = (true, None, None, None);
+            }
+            judged => judged?,
+        }
+    }
+    if run.interrupted {
         run.members = judge::member_rows(&experiment, &outcome.members, |_| Ok(Vec::new()))?;
-    } else if kind.info().counts_decisions {
-        counting("judging", "decisions", &experiment.judging, &mut |update| tell(TrainEvent::Update(update)), || {
-            judge_and_save(&experiment, &outcome.members, &mut folder, &mut run)
-        })?;
-    } else {
-        judge_and_save(&experiment, &outcome.members, &mut folder, &mut run)?;
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();
@@ -156,6 +193,7 @@ fn judge_and_save(experiment: &Experiment, members: &[Trained], folder: &mut Fol
     let mut judgement = judge::judge(experiment, members)?;
     judgement.write_into(run, experiment.kind().info().metrics);
     run.backtest = judgement.evaluation.trade(&judgement.selected)?;
+    run.latency = judgement.evaluation.latency();
     run.importance = judgement.evaluation.importance(&judgement.selected)?;
     run.paths = judgement.evaluation.paths();
     run.market_models = judgement.evaluation.market_models();

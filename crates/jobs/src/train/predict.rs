@@ -23,6 +23,7 @@ use compute::Opened;
 use features::{Dataset, Input, Plan, Samples, Span, class, read_set};
 use files::time::rfc3339;
 use files::{Column, Data, Error, Kind, ParquetWriter, Result, Table, format_bytes, format_list, format_plural};
+use judge::backtest::{Backtest, Course, Latency, Walked, four_lines, latency};
 use judge::ledger::Known;
 use judge::mean_probabilities;
 use judge::measure::most_likely;
@@ -617,7 +618,30 @@ pub(crate) struct Answer {
     /// Who decides; none of a classifier, whose probabilities become positions by the rule of each fold.
     pub(crate) policy: Option<Arc<dyn Policy>>,
     /// Of a policy that searches, its net alone.
-    pub(crate) net: Option<Arc<dyn Policy>>,
+    pub(crate) net: Option<NetAlone>,
+}
+
+/// What a searcher stands beside: its net without the search.
+pub(crate) struct NetAlone {
+    pub(crate) policy: Box<dyn Policy>,
+    /// `[rows]` the fold that searches there; none where nobody does.
+    pub(crate) searches: Vec<Option<u16>>,
+    /// The length of a bar.
+    pub(crate) bar_seconds: f64,
+}
+
+impl NetAlone {
+    /// Adds the lines that a searcher stands beside to what it earned; how long decisions take.
+    pub(crate) fn stand_beside(
+        &self,
+        (backtest, walked): (&mut Backtest, &Walked),
+        course: &Course<'_>,
+        searcher: &dyn Policy,
+        settings: &Settings,
+    ) -> Result<Option<Latency>> {
+        backtest.lines = four_lines(course, &*self.policy, walked)?;
+        latency(course, [&*self.policy, searcher], &self.searches, (self.bar_seconds, settings.search.latency))
+    }
 }
 
 impl Answer {

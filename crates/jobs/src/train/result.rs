@@ -1,5 +1,6 @@
 //! A training in figures: what it is before it has begun, and what came of it.
 
+use super::baseline::Baseline;
 use super::judge::measured;
 use super::phases::Phase;
 use super::source::Ids;
@@ -7,7 +8,7 @@ use super::{Experiment, parameters};
 use crate::kinds::{ColumnImportance, Measured, Metric};
 use crate::{LabelSummary, LearnerKind, MarketModelRow, PathsRecord, Refit, Settings, SplitKind};
 use compute::population::Precision;
-use judge::backtest::Backtest;
+use judge::backtest::{Backtest, Latency};
 use judge::evidence::Evidence;
 use learn::{Learner, Plan, Stopped, Trained};
 use serde::ser::SerializeMap;
@@ -84,6 +85,12 @@ pub struct TrainRun {
     /// What its probabilities would have earned over all test blocks; null for a dry run, after an interruption and for
     /// ready arrays, which have no prices.
     pub backtest: Option<Backtest>,
+    /// How long decisions of policies that search take; absent from others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// PPO that was trained for as long as a searcher; absent where that was not wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// What each column is worth to the members: what is lost where its values change places. Empty where that is not
     /// known.
     pub importance: Vec<ColumnImportance>,
@@ -341,6 +348,8 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         members: Vec::new(),
         judged: None,
         backtest: None,
+        latency: None,
+        baseline: None,
         importance: Vec::new(),
         evidence: None,
         paths: None,

@@ -42,6 +42,10 @@ impl Line {
     }
 }
 
+/// The names of a searcher's own lines.
+pub(super) const NET_ALONE: &str = "net alone";
+pub(super) const WITH_SEARCH: &str = "net with search";
+
 /// The four lines of a searcher, which has walked the course: its net alone, itself, the oracle, and nothing.
 ///
 /// # Errors
@@ -50,8 +54,8 @@ impl Line {
 pub fn four_lines(course: &Course<'_>, net: &dyn Policy, searched: &Walked) -> Result<Vec<Line>> {
     let walked = |policy: &dyn Policy| walk(course, &course.table.params, policy);
     Ok(vec![
-        Line::new("net alone", &walked(&decide(course, net)?)?, false),
-        Line::new("net with search", searched, false),
+        Line::new(NET_ALONE, &walked(&decide(course, net)?)?, false),
+        Line::new(WITH_SEARCH, searched, false),
         Line::new("ORACLE", &walked(&oracle(course))?, true),
         Line::new("flat", &walked(&Constant(0.0))?, false),
     ])

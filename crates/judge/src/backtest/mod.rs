@@ -13,6 +13,7 @@
 mod beside;
 mod chance;
 mod figures;
+mod latency;
 mod lines;
 mod record;
 mod signals;
@@ -21,6 +22,7 @@ mod walk;
 pub use beside::{Lane, LaneEnd, decide_beside};
 pub use chance::{ChanceTest, permute_scores, shift_portfolio, shift_positions};
 pub use figures::{Backtest, CostMultiple, CostShares, Incidents, Part, backtest};
+pub use latency::{DecisionTime, Latency, format_decision, latency};
 pub use lines::{Line, four_lines, oracle};
 pub use record::{Incident, PositionRow, Trade, Walked};
 pub use signals::{

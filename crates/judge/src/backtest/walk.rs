@@ -162,7 +162,7 @@ pub(super) fn times_of(course: &Course<'_>, policy: &dyn Policy) -> Vec<RowTime>
 }
 
 /// Rows by the moment at which they became known.
-struct Moments {
+pub(super) struct Moments {
     /// `[moments]`
     times: Vec<i64>,
     /// `[moments + 1]` where the rows of each begin.
@@ -180,6 +180,13 @@ pub(super) struct Moment<'a> {
 }
 
 impl Moments {
+    /// Those of a course.
+    pub(super) fn of(course: &Course<'_>) -> Moments {
+        let within = |time: i64| course.clock.times.partition_point(|known| *known < time);
+        let from = within(course.span.from());
+        Moments::new(course.clock, from..within(course.span.to()).max(from))
+    }
+
     /// Those of some ticks.
     fn new(clock: &Clock, ticks: std::ops::Range<usize>) -> Moments {
         let (first, all) = clock.rows_by_tick();
@@ -189,11 +196,11 @@ impl Moments {
         Moments { times: clock.times[ticks].to_vec(), first, rows, slots }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.times.len()
     }
 
-    fn at(&self, at: usize) -> Moment<'_> {
+    pub(super) fn at(&self, at: usize) -> Moment<'_> {
         let own = self.first[at] as usize..self.first[at + 1] as usize;
         Moment { time: self.times[at], rows: &self.rows[own.clone()], slots: &self.slots[own] }
     }
@@ -364,9 +371,7 @@ fn walk_many(
     // Weights trade only beyond a band around them.
     let params: Vec<Params> = params.iter().map(|p| Params { band: 0.2, band_of_target: true, ..*p }).collect();
     let (table, offsets) = (&course.table.bars, &course.table.offsets);
-    let within = |time: i64| course.clock.times.partition_point(|known| *known < time);
-    let from = within(course.span.from());
-    let moments = Moments::new(course.clock, from..within(course.span.to()).max(from));
+    let moments = Moments::of(course);
     let ends: Vec<usize> = (0..symbols).map(|symbol| offsets[symbol] + course.rows(symbol).end).collect();
     let last_time = moments.times.last().copied().unwrap_or(0);
     let mut walked = Walked { equity: vec![params[0].capital], ..Walked::default() };

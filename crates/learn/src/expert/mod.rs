@@ -41,7 +41,7 @@ use market::{EpisodeData, OBSERVED};
 use model::{ACTIONS, TrainingPart};
 use replay::Replay;
 use search::cuda::{HonestModels, HonestSearch};
-use search::{Mode, RootRule, Search};
+use search::{Mode, NetEvaluator, RootRule, Search};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use training::ExpertTraining;
@@ -87,6 +87,11 @@ impl SearchShape {
     /// Where a number makes no sense.
     pub fn need(&self, threads: usize) -> compute::Result<u64> {
         Search::<FoldMarket>::need_for(ACTIONS, &self.settings(0, false), threads)
+    }
+
+    /// An error where they take more than so many bytes.
+    pub(crate) fn fit_into(&self, threads: usize, most: u64) -> compute::Result<()> {
+        Search::<FoldMarket>::fit_into(ACTIONS, &self.settings(0, false), threads, most)
     }
 }
 
@@ -333,30 +338,49 @@ impl Learner for Expert {
         let kind = self.group_config(members);
         let (config, hypers) = (&self.spec.configs[kind], &self.spec.hypers[kind]);
         let nets = Nets::need(device, &config.net, &self.setup(kind), &self.member_setups(kind, members))?;
-        // The market of every fold that has a member.
-        let mut own: Vec<usize> = members.iter().map(|key| key.fold).collect();
-        own.sort_unstable();
-        own.dedup();
         let features: usize = self.folds.problem.inputs.iter().map(|input| input.columns.len()).sum();
         let rows = |fold: &usize| self.folds.train[*fold].iter().map(ExactSizeIterator::len).sum::<usize>();
+        let (seeds, count) = (self.spec.seeds.max(1) as usize, members.len());
         match device {
             Opened::Cpu { threads } => {
-                let threads = (*threads).max(1);
-                // Trees while training and while walking, and a net for every thread.
-                let trees = 2 * hypers.search.need(threads)? + threads as u64 * 8 * config.params()? as u64;
+                let (threads, trees) = ((*threads).max(1), hypers.search.need((*threads).max(1))?);
+                // Nets of so many members for every thread.
+                let asked = |members: usize| {
+                    let (passes, params) = ((members * threads) as u64, config.params()? as u64);
+                    compute::Result::Ok(passes * NetEvaluator::bytes(&config.net)? + 8 * params * (passes + 1))
+                };
                 let kept = Replay::bytes(hypers.rows() * u64::from(hypers.replay)) + 512 * u64::from(hypers.n_envs);
-                let markets: u64 = own.iter().map(|fold| FoldMarket::need(rows(fold), features)).sum();
-                Ok(nets + trees + members.len() as u64 * kept + markets)
+                // Trees that teach and those of a walk.
+                let training = nets + 2 * trees + asked(1)? + count as u64 * kept;
+                // What is judged has one set of trees, and nets of all members of the fold that decides.
+                let judging = trees + asked(seeds)?;
+                // The market of every fold stays once it is fitted.
+                let all = 0..self.folds.train.len();
+                let markets: u64 = all.clone().map(|fold| FoldMarket::need(rows(&fold), features)).sum();
+                let fitted = all.map(|fold| FoldMarket::need_to_fit(rows(&fold), features)).max().unwrap_or(0);
+                Ok(markets + fitted.max(training).max(judging))
             }
             // Accounts and replays stay in the processor's memory.
             Opened::Cuda(context) => {
-                let markets: u64 =
-                    own.iter().map(|fold| HonestModels::need(FoldMarket::most_rows(rows(fold)), features)).sum();
-                let (settings, roots) = (hypers.search.settings(0, true), self.roots_at_once(kind, members));
-                let count = members.len();
-                Ok(nets + markets + HonestSearch::need(context, &config.net, count, features, &settings, roots)?)
+                // The market of every fold that has a member; of what is judged, that of the fold that decides.
+                let mut own: Vec<usize> = members.iter().map(|key| key.fold).collect();
+                own.sort_unstable();
+                own.dedup();
+                let market = |fold: &usize| HonestModels::need(FoldMarket::most_rows(rows(fold)), features);
+                let settings = hypers.search.settings(0, true);
+                let search = |nets: usize, roots: usize| {
+                    HonestSearch::need(context, &config.net, nets, features, &settings, roots)
+                };
+                let markets: u64 = own.iter().map(market).sum();
+                let training = nets + markets + search(count, self.roots_at_once(kind, members))?;
+                let largest = own.iter().map(market).max().unwrap_or(0);
+                Ok(training.max(largest + search(seeds, policy::AT_ONCE)?))
             }
         }
+    }
+
+    fn how_to_need_less(&self) -> &'static str {
+        "use fewer <search.simulations>, <search.scenarios> or <search.codes>, or a smaller net"
     }
 
     fn begin(

@@ -120,11 +120,15 @@ impl FoldMarket {
         FoldMarket { world, compared, unit, prior, discount }
     }
 
-    /// Bytes of the market of so many rows with so many features, at most; while models are compared there is a copy of
-    /// three quarters of the rows.
+    /// Bytes of the market of so many rows with so many features, at most.
     pub(super) fn need(rows: usize, features: usize) -> u64 {
         let kept = FoldMarket::most_rows(rows);
-        (kept + 3 * kept / 4) as u64 * (4 * features as u64 + 192) + Learned::bytes_of(kept, features)
+        kept as u64 * (4 * features as u64 + 192) + Learned::bytes_of(kept, features)
+    }
+
+    /// Bytes beside that while it is fitted: models are compared on a copy of three quarters of the rows.
+    pub(super) fn need_to_fit(rows: usize, features: usize) -> u64 {
+        (3 * FoldMarket::most_rows(rows) / 4) as u64 * (4 * features as u64 + 192)
     }
 
     /// Rows that the market of so many has at most.
@@ -169,6 +173,11 @@ impl FoldMarket {
     /// How many rows it has.
     pub fn rows(&self) -> usize {
         self.world.model().rows().len()
+    }
+
+    /// Whether somebody asked for a row behind the end of the training part.
+    pub(super) fn reached_behind(&self) -> bool {
+        self.world.model().rows().reached_behind()
     }
 
     /// Bytes it takes.

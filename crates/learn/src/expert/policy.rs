@@ -1,6 +1,9 @@
 //! What is deployed: of every row the fold that may decide, its members searching at every close, each in a market that
 //! it owns.
 //!
+//! Folds decide one after the other, and a tree is built anew for every root, so a policy has one set of trees,
+//! whatever the number of its folds: the fold that decides has it, with the nets of its members.
+//!
 //! A member votes for what its search chose; the position with most votes is taken, flat where it has as many. A member
 //! that stays flat votes for flat.
 
@@ -40,21 +43,25 @@ pub struct SearchPolicy {
     deciding: Deciding,
     /// `[rows]` the name of a row in random numbers: the same bar has the same, wherever its row lies.
     counters: Vec<u64>,
-    /// `[folds]` none where nobody searches.
-    searches: Vec<Option<FoldSearch>>,
+    device: Opened,
+    /// Bytes that trees may take, at most.
+    most: u64,
+    /// The fold that decided last, and where it searches.
+    current: Mutex<Option<(usize, FoldSearch)>>,
 }
 
 /// Where the members of a fold search.
 enum FoldSearch {
-    /// One after the other: trees, and `[members][threads]` nets.
-    Processor(Mutex<Processor>),
+    /// One after the other.
+    Processor(Box<Processor>),
     /// All together.
-    Card(Box<Mutex<CardSearch>>),
+    Card(Box<CardSearch>),
 }
 
 struct Processor {
+    shape: SearchShape,
     trees: Search<FoldMarket>,
-    nets: Vec<Vec<UnitEvaluator>>,
+    nets: Vec<Vec<UnitEvaluator>>, // [members][threads]
 }
 
 /// What a policy of searchers is made of beside its folds.
@@ -72,21 +79,55 @@ pub struct SearchRows {
 }
 
 impl SearchPolicy {
-    /// Searchers on a device; `lanes` as in [`crate::ppo::PpoPolicy::with_lanes`].
+    /// Searchers on a device, whose trees take at most so many bytes; `lanes` as in
+    /// [`crate::ppo::PpoPolicy::with_lanes`].
     ///
     /// # Errors
     ///
-    /// Where a net or a number of a search makes no sense, or a card has no memory for it.
+    /// Where a net or a number of a search makes no sense, or there is no memory for it.
     pub fn new(
         rows: SearchRows,
         folds: Vec<SearchFold>,
         lanes: Vec<Vec<Deciders>>,
-        device: &Opened,
+        (device, most): (&Opened, u64),
     ) -> Result<SearchPolicy> {
-        let searches = folds.iter().map(|fold| FoldSearch::new(fold, device)).collect::<compute::Result<_>>();
         let SearchRows { problem, data, fold_of, counters, share } = rows;
         let deciding = Deciding { fold_of, share, lanes };
-        Ok(SearchPolicy { problem, data, folds, deciding, counters, searches: searches.map_err(failed)? })
+        let (device, current) = (device.clone(), Mutex::default());
+        let policy = SearchPolicy { problem, data, folds, deciding, counters, device, most, current };
+        // What cannot be searched is an error now, not in the middle of a walk.
+        for fold in policy.folds.iter().filter(|fold| fold.market().is_some()) {
+            if let Opened::Cpu { threads } = &policy.device {
+                fold.shape.fit_into(*threads, policy.most).map_err(failed)?;
+            }
+        }
+        Ok(policy)
+    }
+
+    /// Bytes of its trees by now: none before its first decision.
+    pub fn tree_bytes(&self) -> u64 {
+        match &*self.current.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, FoldSearch::Processor(own))) => own.trees.bytes(),
+            Some((_, FoldSearch::Card(_))) | None => 0,
+        }
+    }
+
+    /// Where a fold searches, in the memory of the fold before it.
+    fn searching<'c>(
+        &self,
+        current: &'c mut Option<(usize, FoldSearch)>,
+        fold: usize,
+        market: &Arc<FoldMarket>,
+    ) -> compute::Result<&'c mut FoldSearch> {
+        let before = current.take();
+        let search = match before {
+            Some((own, search)) if own == fold => search,
+            before => {
+                let before = before.map(|(_, search)| search);
+                FoldSearch::new(&self.folds[fold], market, (&self.device, self.most), before)?
+            }
+        };
+        Ok(&mut current.insert((fold, search)).1)
     }
 
     /// Targets of places of a view that one fold decides on.
@@ -96,7 +137,7 @@ impl SearchPolicy {
         let flat = |at: &usize| deciders(*at).map_or(own.policy.flat, |own| own.flat) as f32;
         let mut votes: Vec<[f32; ACTIONS]> = places.iter().map(|at| [0.0, flat(at), 0.0]).collect();
         let scales: Vec<Scale> = own.policy.scales.iter().flatten().cloned().collect();
-        if let (Some(market), Some(search)) = (&own.market, &self.searches[fold]) {
+        if let Some(market) = own.market() {
             let root = |at: usize| {
                 let row = view.rows[at];
                 let observed = self.deciding.seen_alone(view, at);
@@ -112,9 +153,10 @@ impl SearchPolicy {
             };
             let asked: Vec<Vec<usize>> = (0..members).map(asked).collect();
             let roots: Vec<Root<InfoSet>> = places.iter().map(|at| root(*at)).collect();
-            match search {
+            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            match self.searching(&mut current, fold, market).map_err(failed)? {
                 FoldSearch::Processor(search) => {
-                    let Processor { trees, nets } = &mut *search.lock().unwrap_or_else(PoisonError::into_inner);
+                    let Processor { trees, nets, .. } = &mut **search;
                     for (asked, nets) in asked.iter().zip(nets) {
                         let roots: Vec<Root<InfoSet>> = asked.iter().map(|i| roots[*i].clone()).collect();
                         let found = searched(trees, market, nets, &roots, own.shape.roots).map_err(failed)?;
@@ -125,7 +167,6 @@ impl SearchPolicy {
                     let own = asked.iter().enumerate().flat_map(|(net, asked)| asked.iter().map(move |i| (net, *i)));
                     let own: Vec<(usize, usize)> = own.collect();
                     let all: Vec<(usize, &Root<InfoSet>)> = own.iter().map(|(net, i)| (*net, &roots[*i])).collect();
-                    let mut search = search.lock().unwrap_or_else(PoisonError::into_inner);
                     let found = search.run(&all, false).map_err(failed)?;
                     own.iter().zip(&found.chosen).for_each(|((_, i), action)| votes[*i][usize::from(*action)] += 1.0);
                 }
@@ -135,31 +176,51 @@ impl SearchPolicy {
     }
 }
 
+impl SearchFold {
+    /// The market, where members search in it.
+    fn market(&self) -> Option<&Arc<FoldMarket>> {
+        self.market.as_ref().filter(|_| !self.policy.members.is_empty())
+    }
+}
+
 impl FoldSearch {
-    fn new(fold: &SearchFold, device: &Opened) -> compute::Result<Option<FoldSearch>> {
-        let (Some(market), false) = (&fold.market, fold.policy.members.is_empty()) else { return Ok(None) };
-        let (settings, net) = (fold.shape.settings(SEED, false), &fold.policy.net);
-        Ok(Some(match device {
+    /// The search of a fold, in the trees of the one before where they are of the same shape.
+    fn new(
+        fold: &SearchFold,
+        market: &Arc<FoldMarket>,
+        (device, most): (&Opened, u64),
+        before: Option<FoldSearch>,
+    ) -> compute::Result<FoldSearch> {
+        let (shape, settings, net) = (fold.shape, fold.shape.settings(SEED, false), &fold.policy.net);
+        Ok(match device {
             Opened::Cpu { threads } => {
-                let trees = Search::new(&**market, &settings, *threads, u64::MAX)?;
+                let kept = match before {
+                    Some(FoldSearch::Processor(before)) if before.shape == shape => Some(before.trees),
+                    _ => None,
+                };
+                let trees = match kept {
+                    Some(trees) => trees,
+                    None => Search::new(&**market, &settings, *threads, most)?,
+                };
                 let nets =
                     |params: &Vec<f32>| UnitEvaluator::several(net, params, fold.precision, market.unit, *threads);
                 let nets = fold.policy.members.iter().map(nets).collect::<compute::Result<_>>()?;
-                FoldSearch::Processor(Mutex::new(Processor { trees, nets }))
+                FoldSearch::Processor(Box::new(Processor { shape, trees, nets }))
             }
             Opened::Cuda(context) => {
+                drop(before);
                 let markets = vec![Arc::clone(market); fold.policy.members.len()];
                 let mut search = CardSearch::new(context, net, &markets, &settings, AT_ONCE)?;
                 let mut members = fold.policy.members.iter().enumerate();
                 members.try_for_each(|(net, params)| search.set_params(net, params))?;
-                FoldSearch::Card(Box::new(Mutex::new(search)))
+                FoldSearch::Card(Box::new(search))
             }
-        }))
+        })
     }
 }
 
 /// Roots that go to a card at once; more go in several goes.
-const AT_ONCE: usize = 1 << 12;
+pub(super) const AT_ONCE: usize = 1 << 12;
 
 /// Closes whose roots are searched at once.
 const CLOSES: usize = 16;

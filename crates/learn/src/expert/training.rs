@@ -337,7 +337,8 @@ fn one_hot(chosen: &[u8]) -> Vec<f32> {
     out
 }
 
-/// Searches from all roots, so many in a batch.
+/// Searches from all roots, so many in a batch. As on a card, a search that asked for a row behind the end of its
+/// model's training is an error.
 pub(super) fn searched<E: Evaluate>(
     search: &mut Search<FoldMarket>,
     market: &FoldMarket,
@@ -349,7 +350,12 @@ pub(super) fn searched<E: Evaluate>(
     for roots in roots.chunks((at_once as usize).max(1)) {
         all.append(search.run(market, evaluators, roots)?);
     }
-    Ok(all)
+    match market.reached_behind() {
+        false => Ok(all),
+        true => Err(Error::Invalid(
+            "a search asked for a row behind the end of its model's training; this is a bug, please report it".into(),
+        )),
+    }
 }
 
 impl Training for ExpertTraining {

@@ -2,11 +2,15 @@
 
 use super::made::card;
 use super::ppo::{at, bits, market, run, run_at, stopped};
+use account::Action;
 use compute::Budget;
 use compute::population::{Precision, Recipe};
-use learn::expert::{Expert, FoldMarket, Hypers, ModelKind, ModelRule, SearchShape, Spec, Trend};
-use learn::{Config, DeviceBudget, Learner, PolicySpec, Problem};
-use market::EpisodeData;
+use learn::expert::{
+    Expert, FoldMarket, Hypers, ModelKind, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend,
+};
+use learn::ppo::FoldPolicy;
+use learn::{Config, DeviceBudget, Hooks, Learner, MemberKey, Plan, PolicySpec, Problem};
+use market::{EpisodeData, OBSERVED, Policy, View};
 use std::sync::Arc;
 
 fn hypers() -> Hypers {
@@ -267,4 +271,83 @@ fn what_lies_behind_the_training_part_changes_no_weight_on_a_card() {
     assert_eq!(last(&other, &prices), clean);
     let (other, prices) = poisoned(&problem, &data, 1500);
     assert_ne!(last(&other, &prices), clean, "the test can fail");
+}
+
+/// Whatever the number of its folds, a policy has one set of trees, and the plan counted more than that.
+#[test]
+fn a_policy_of_eight_folds_has_the_trees_of_one() {
+    const FOLDS: usize = 8;
+    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    let shape = SearchShape { simulations: 24, scenarios: 64, codes: 16, horizon: 4, roots: 24 };
+    let expert = Expert::new(&problem, &data, &folds, spec(Hypers { search: shape, ..hypers() }, 1)).unwrap();
+    let (net, market) = (expert.configs()[0].net.clone(), expert.market(0).unwrap());
+    let params = vec![vec![0.01; compute::net::Layout::new(&net).unwrap().params]; 2];
+    let fold = |number: usize| SearchFold {
+        policy: FoldPolicy {
+            net: net.clone(),
+            scales: expert.scalers()[0].scales_of(&net),
+            members: params.clone(),
+            flat: 0,
+        },
+        market: Some(Arc::clone(&market)),
+        // Two shapes: trees of a fold are those of the fold before it, or take their place.
+        shape: SearchShape { simulations: if number < 6 { 24 } else { 12 }, ..shape },
+        precision: Precision::F32,
+    };
+    let threads = 3;
+    let policy = |most: u64| {
+        let rows = SearchRows {
+            problem: Arc::clone(&problem),
+            data: Arc::clone(&data),
+            fold_of: (0..problem.ids).map(|row| Some((row * FOLDS / problem.ids) as u16)).collect(),
+            counters: (0..problem.ids as u64).collect(),
+            share: 1.0,
+        };
+        SearchPolicy::new(rows, (0..FOLDS).map(fold).collect(), Vec::new(), (&at(threads).device, most))
+    };
+    let needed = shape.need(threads).unwrap();
+    let all = policy(needed).unwrap();
+    assert_eq!(all.tree_bytes(), 0);
+    let mut seen = Vec::new();
+    for number in 0..FOLDS {
+        let row = (number * problem.ids / FOLDS + 20) as u32;
+        let view = View {
+            rows: &[row],
+            slots: &[0],
+            observed: &[0.0; OBSERVED],
+            legal: &[true; 3],
+            counter: number as u64,
+            seed: None,
+        };
+        let mut actions = [Action::target(f64::NAN)];
+        all.act(&view, &mut [], &mut actions).unwrap();
+        assert!(actions[0].target.is_finite());
+        seen.push(all.tree_bytes());
+    }
+    assert!(seen.iter().all(|bytes| *bytes > 0 && *bytes <= needed), "{seen:?} of {needed}");
+    let key = MemberKey { config: 0, fold: 0, seed: 0 };
+    assert!(expert.needs(&at(threads).device, &[key], compute::population::Pace::default()).unwrap() > needed);
+    let Err(error) = policy(needed - 1) else { panic!("more than the memory that was given") };
+    assert!(error.to_string().contains("fewer simulations, scenarios or codes"), "{error}");
+}
+
+/// A search that reaches behind the end of its model's training ends with an error, as on a card.
+#[test]
+fn who_reaches_behind_the_training_part_is_refused() {
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let expert = Expert::new(&problem, &data, &folds, spec(hypers(), 1)).unwrap();
+    let rows = expert.market(0).unwrap();
+    let last = rows.rows() as u32 - 1;
+    let probe = |row: u32| rows.bootstrap().expect("as set").rows().probe(row);
+    assert_eq!(probe(last), 1799);
+    assert!(trained(&expert).is_ok());
+    assert_eq!(probe(last + 7), 1799);
+    let error = trained(&expert).expect_err("reached behind");
+    assert!(error.to_string().contains("behind the end of its model's training"), "{error}");
+}
+
+fn trained(expert: &Expert) -> files::Result<learn::Outcome> {
+    let plan = Plan::new(expert, &at(2)).unwrap();
+    let hooks = &mut Hooks { event: &mut |_| {}, stop: &|| false, save: &mut |_| Ok(()), every: 0 };
+    learn::train(expert, &plan, &at(2), None, hooks)
 }

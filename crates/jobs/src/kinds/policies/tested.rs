@@ -1,16 +1,17 @@
 //! Policies on their test blocks: each member alone, all that are deployed as one, and what a search adds to nets.
 
 use super::super::market_models::{MarketModelRow, sentence};
-use super::super::search::Searching;
+use super::super::search::{Searching, bar_seconds};
 use super::super::test_blocks::{TestBlocks, Traded, keep_returns, members_of, seeds_of};
 use super::super::{Evaluation, model};
-use super::{METRICS, processor};
+use super::{METRICS, Stoppable, processor};
 use crate::train::{Experiment, Ids, Judged};
 use compute::Opened;
 use features::Span;
 use files::{Error, Result, format_plural};
 use judge::backtest::{
-    Backtest, Lane, Line, Walked, decide, decide_beside, four_lines, shift_portfolio, shift_positions,
+    Backtest, Course, Lane, Latency, Line, Walked, decide, decide_beside, four_lines, latency, shift_portfolio,
+    shift_positions,
 };
 use judge::evidence::Findings;
 use judge::ledger::StartedTrial;
@@ -37,8 +38,9 @@ pub(crate) fn tested<'a>(
     let refit = experiment.settings.refit.is_some();
     let flat = members.iter().filter(|m| !is_above_flat(m)).count();
     if flat > 0 && !refit {
+        let (stay, they) = if flat == 1 { ("stays", "it") } else { ("stay", "they") };
         notes.push(format!(
-            "{flat} of {} stay flat: what they earned on validation data is not above 0 by a standard error",
+            "{flat} of {} {stay} flat: what {they} earned on validation data is not above 0 by a standard error",
             format_plural(members.len() as u64, "member")
         ));
     }
@@ -50,11 +52,22 @@ pub(crate) fn tested<'a>(
             learn::Problem::clone(&source.problem).tables(&processor(settings)?, compute::Budget::default())?
         }
     };
-    let (figures, decided, traded) = (Vec::new(), None, None);
+    let (figures, decided, traded, latency) = (Vec::new(), None, None, None);
     let market_models = searching.as_ref().map_or_else(|| Ok(Vec::new()), Searching::market_models)?;
     notes.extend(sentence(&market_models));
-    let mut tested =
-        Tested { experiment, members, test, tables, searching, market_models, notes, figures, decided, traded };
+    let mut tested = Tested {
+        experiment,
+        members,
+        test,
+        tables,
+        searching,
+        market_models,
+        notes,
+        figures,
+        decided,
+        traded,
+        latency,
+    };
     (tested.figures, tested.decided) = if refit { (vec![None; members.len()], None) } else { tested.walk_all()? };
     Ok(Box::new(tested))
 }
@@ -66,6 +79,17 @@ fn is_above_flat(member: &Trained) -> bool {
     let error = seen.and_then(|v| v.metrics.get("valid_error")).unwrap_or(f64::INFINITY);
     best.score > error
 }
+
+/// The same of the net of a member that searches, without the search: its validation measured both.
+fn is_net_above_flat(member: &Trained) -> bool {
+    let Some(best) = &member.best else { return false };
+    let Some(seen) = member.history.iter().find(|v| v.unit == best.unit) else { return false };
+    let metric = |name: &str| seen.metrics.get(name);
+    metric("net_growth").zip(metric("net_error")).is_some_and(|(growth, error)| growth > error)
+}
+
+/// Which members stay flat where they are deployed.
+type StaysFlat = fn(&Trained) -> bool;
 
 /// The mean logarithm of growth of a step, in basis points; none of a ruin.
 fn growth_bp(growth: f64, steps: usize) -> Option<f64> {
@@ -110,6 +134,7 @@ struct Tested<'a> {
     /// What the only config decides, where it was asked together with its members alone.
     decided: Option<Decided>,
     traded: Option<Traded>,
+    latency: Option<Latency>,
 }
 
 /// What deployed members decide on all test blocks.
@@ -123,34 +148,48 @@ impl Tested<'_> {
     /// Some members as one policy. With `deployed` those that are not above flat stay flat; `lanes` say who decides for
     /// whom where accounts walk side by side.
     fn policy(&self, members: &[&Trained], deployed: bool, lanes: Vec<Vec<Deciders>>) -> Result<Box<dyn Policy>> {
-        let (folds, configs) = self.folds_of(members, deployed)?;
+        let stays_flat: StaysFlat = if deployed { |m| !is_above_flat(m) } else { |_| false };
+        let (folds, configs) = self.folds_of(members, stays_flat)?;
         let (fold_of, share) = (self.deciding_folds(&folds)?, 1.0 / self.test.data.base.market.len() as f64);
         match &self.searching {
             None => {
                 let policy = PpoPolicy::new(&self.tables, folds, fold_of, share)?.with_lanes(lanes);
                 // Portfolios walk on a thread each.
                 let alone = self.test.data.base.market.len() == 1;
-                Ok(Box::new(policy.with_threads(if alone { self.experiment.settings.threads() } else { 1 })?))
+                let threads = if alone { self.experiment.settings.threads() } else { 1 };
+                Ok(Box::new(Stoppable(policy.with_threads(threads)?)))
             }
             Some(searching) => searching.policy(folds, &configs, fold_of, share, lanes),
         }
     }
 
-    /// The nets of some members without any search, as they are deployed.
-    fn nets_alone(&self, members: &[&Trained]) -> Result<PpoPolicy> {
-        let (folds, _) = self.folds_of(members, true)?;
-        let fold_of = self.deciding_folds(&folds)?;
-        PpoPolicy::new(&self.tables, folds, fold_of, 1.0 / self.test.data.base.market.len() as f64)
+    /// The nets of some members without any search, as they would be deployed: by what each made of its validation
+    /// alone.
+    fn nets_alone(&self, members: &[&Trained]) -> Result<Stoppable<PpoPolicy>> {
+        let (folds, _) = self.folds_of(members, |m| !is_net_above_flat(m))?;
+        let (fold_of, share) = (self.deciding_folds(&folds)?, 1.0 / self.test.data.base.market.len() as f64);
+        Ok(Stoppable(PpoPolicy::new(&self.tables, folds, fold_of, share)?))
+    }
+
+    /// How long decisions of some members take, with search and by their nets alone.
+    fn time_decisions(&self, course: &Course<'_>, members: &[&Trained]) -> Result<Option<Latency>> {
+        let (folds, _) = self.folds_of(members, |m| !is_above_flat(m))?;
+        let is_searched = |fold: &u16| !folds[usize::from(*fold)].members.is_empty();
+        let searches: Vec<Option<u16>> =
+            self.deciding_folds(&folds)?.into_iter().map(|fold| fold.filter(is_searched)).collect();
+        let (net, searcher) = (self.nets_alone(members)?, self.policy(members, true, Vec::new())?);
+        let bar = (bar_seconds(self.test.data), self.experiment.settings.search.latency);
+        latency(course, [&net, &*searcher], &searches, bar)
     }
 
     /// `[folds]` some members by fold, and the config of each fold.
-    fn folds_of(&self, members: &[&Trained], deployed: bool) -> Result<(Vec<FoldPolicy>, Vec<usize>)> {
+    fn folds_of(&self, members: &[&Trained], stays_flat: StaysFlat) -> Result<(Vec<FoldPolicy>, Vec<usize>)> {
         let Experiment { splits, learner, .. } = self.experiment;
         let Some(first) = members.first() else { return Err(Error::input("there is no member to decide")) };
         let fold = |number: usize| {
             let own: Vec<&&Trained> = members.iter().filter(|m| m.fold == number && m.best.is_some()).collect();
             let (trading, flat): (Vec<&Trained>, Vec<&Trained>) =
-                own.into_iter().copied().partition(|m| !deployed || is_above_flat(m));
+                own.into_iter().copied().partition(|m| !stays_flat(m));
             let weights = trading.iter().filter_map(|m| Some(m.best.as_ref()?.params.clone())).collect();
             // All members of a fold are of one config.
             let config = members.iter().find(|m| m.fold == number).unwrap_or(first).config;
@@ -307,9 +346,11 @@ impl Tested<'_> {
         Ok(Some(Decided { together, seeds: decided.collect() }))
     }
 
-    /// Walks through portfolios, which do not depend on each other, on all threads; results in their order.
+    /// Walks through portfolios, which do not depend on each other, on all threads; results in their order. A search is
+    /// on all threads by itself, and its trees take memory: searchers walk one after the other.
     fn on_threads<A: Copy + Sync, B: Send>(&self, all: &[A], one: impl Fn(A) -> Result<B> + Sync) -> Result<Vec<B>> {
-        let threads = self.experiment.settings.threads().clamp(1, all.len().max(1));
+        let threads = if self.searching.is_some() { 1 } else { self.experiment.settings.threads() };
+        let threads = threads.clamp(1, all.len().max(1));
         let next = AtomicUsize::new(0);
         let work = || {
             let mut done = Vec::new();
@@ -356,6 +397,10 @@ impl Evaluation for Tested<'_> {
         self.market_models.clone()
     }
 
+    fn latency(&self) -> Option<Latency> {
+        self.latency
+    }
+
     fn trade(&mut self, selected: &[usize]) -> Result<Option<Backtest>> {
         if self.experiment.settings.refit.is_some() {
             return Ok(None);
@@ -369,8 +414,10 @@ impl Evaluation for Tested<'_> {
         let (mut backtest, walked) = self.test.backtest(&course, &decided.together)?;
         if self.searching.is_some() {
             backtest.lines = four_lines(&course, &self.nets_alone(&members)?, &walked)?;
+            self.latency = self.time_decisions(&course, &members)?;
         }
-        let note = search_note(&backtest.lines);
+        let note = search_note(&backtest.lines).into_iter().chain(self.latency.and_then(|own| own.note()));
+        let note: Vec<String> = note.collect();
         let chance = match course.market {
             _ if walked.trades.is_empty() => Err("nothing was traded".to_string()),
             [_] => shift_positions(&course, &decided.together, 1, settings.general.seed, settings.threads()),
@@ -414,7 +461,12 @@ impl Evaluation for Tested<'_> {
                 .any(|m| m.fold == fold && m.config == selected[fold] && m.best.is_some() && !flat.contains(&m.seed));
             let searching = self.searching.as_ref().filter(|_| trades);
             let search = searching.map(|searching| searching.keep(fold, selected[fold])).transpose()?;
-            Ok(model::Deployed { trading: None, flat, search })
+            let own = self.members.iter().filter(|m| m.fold == fold && m.config == selected[fold] && m.best.is_some());
+            let net_flat = self.searching.as_ref().map(|_| match refit {
+                Some(refit) => refit.net_flat.clone().unwrap_or_else(|| refit.flat.clone()),
+                None => own.filter(|m| !is_net_above_flat(m)).map(|m| m.seed).collect(),
+            });
+            Ok(model::Deployed { trading: None, flat, net_flat, search })
         };
         let deployed = (0..selected.len()).map(deployed).collect::<Result<Vec<model::Deployed>>>()?;
         model::seal(self.experiment, self.members, selected, &deployed, trials).map(Some)
@@ -427,5 +479,39 @@ impl Evaluation for Tested<'_> {
         sealed.map_or(Ok(()), |sealed| {
             model::write(&folder.join("model"), self.experiment, self.members, selected, sealed)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use learn::{Best, Metrics, Validation};
+
+    /// A member whose best validation grew by `score`, with this standard error.
+    fn member(score: f64, error: Option<f64>) -> Trained {
+        let metrics = error.map_or_else(|| Metrics::new(&[]), |error| Metrics::new(&[("valid_error", error)]));
+        let other = Metrics::new(&[("valid_error", 0.0)]);
+        let validation = |unit, score, metrics| Validation { unit, step: unit, score: Some(score), metrics };
+        Trained {
+            id: 0,
+            config: 0,
+            fold: 0,
+            seed: 0,
+            history: vec![validation(1, score - 1.0, other), validation(2, score, metrics)],
+            best: Some(Best { unit: 2, score, params: Vec::new() }),
+            stopped: None,
+            last: None,
+        }
+    }
+
+    #[test]
+    fn a_member_within_one_standard_error_of_flat_stays_flat() {
+        assert!(is_above_flat(&member(1.01, Some(1.0))));
+        for (score, error) in [(1.0, Some(1.0)), (0.5, Some(1.0)), (-0.5, Some(0.1)), (0.0, Some(0.0))] {
+            assert!(!is_above_flat(&member(score, error)), "{score} with an error of {error:?}");
+        }
+        // An error that is not known, as of a single block of time, is no reason to trade.
+        assert!(!is_above_flat(&member(1.0, None)) && !is_above_flat(&member(1.0, Some(f64::INFINITY))));
+        assert!(!is_above_flat(&Trained { best: None, ..member(1.0, Some(0.1)) }));
     }
 }
