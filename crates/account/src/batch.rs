@@ -1,6 +1,6 @@
 //! Many accounts at once, in groups of eight lanes; the same bits as [`crate::step()`], account by account.
 
-use crate::lanes_simd::{advance, put_bars};
+use crate::lanes_simd::{advance, put_bars, take_logarithms};
 use crate::state::{Account, Events, Flows, Holding};
 use crate::{Bar, Params};
 
@@ -100,6 +100,7 @@ impl Accounts {
             group.events = [0; GROUP];
             advance(group, &row);
         }
+        self.end_step();
     }
 
     /// The same, each account on its own bars: account i goes from `bars[rows[i]]` to the bar behind it.
@@ -116,6 +117,7 @@ impl Accounts {
             group.events = [0; GROUP];
             advance(group, &row);
         }
+        self.end_step();
     }
 
     /// Places each account at a close of its own, account i at that of `bars[rows[i]]`, where it can be [`seen`] before
@@ -172,6 +174,14 @@ impl Accounts {
             row.take_orders(Orders::targets(targets), at * GROUP);
             group.events = [0; GROUP];
             advance(group, row);
+        }
+        self.end_step();
+    }
+
+    /// Rewards, where they are wanted.
+    fn end_step(&mut self) {
+        if self.rewards {
+            take_logarithms(&mut self.groups);
         }
     }
 

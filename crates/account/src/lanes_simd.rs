@@ -10,7 +10,8 @@ use crate::logarithm::{LN_2_HIGH, LN_2_LOW, SERIES, SQRT_2};
 use crate::step::{FLOOR, TINY};
 use crate::{Bar, Event, Params};
 
-/// Takes the accounts of a group one bar further, on the widest instructions there are.
+/// Takes the accounts of a group one bar further, on the widest instructions there are. Where rewards are wanted they
+/// are growth until [`take_logarithms`] was called for all groups: its chains of operations wait less for each other.
 pub(crate) fn advance(group: &mut Group, row: &Row) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -23,6 +24,30 @@ pub(crate) fn advance(group: &mut Group, row: &Row) {
     }
     for at in 0..GROUP {
         advance_lanes::<f64>(group, row, at);
+    }
+}
+
+/// Makes rewards of what the accounts of groups have grown by.
+pub(crate) fn take_logarithms(groups: &mut [Group]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[expect(unsafe_code, reason = "the features were detected")]
+        match wide::level() {
+            2 => return unsafe { wide::take_logarithms_avx512(groups) },
+            1 => return unsafe { wide::take_logarithms_avx2(groups) },
+            _ => {}
+        }
+    }
+    logarithms::<f64>(groups, &[0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+/// The same on lanes that begin at some places.
+#[inline(always)]
+fn logarithms<L: Lane>(groups: &mut [Group], places: &[usize]) {
+    for group in groups {
+        for at in places {
+            ln_1p(L::load(&group.reward, *at)).store(&mut group.reward, *at);
+        }
     }
 }
 
@@ -258,8 +283,7 @@ fn advance_lanes<L: Lane>(group: &mut Group, row: &Row, at: usize) {
     load!(L, at, group; equity);
     load!(L, at, group.params; capital);
     let counted = larger(equity, L::splat(FLOOR).mul(capital));
-    let reward = ln_1p(counted.sub(before).div(before));
-    L::select(alive, reward, zero()).store(&mut group.reward, at);
+    L::select(alive, counted.sub(before).div(before), zero()).store(&mut group.reward, at);
 }
 
 #[inline(always)]
@@ -661,7 +685,7 @@ impl Lane for f64 {
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "intrinsics, called only behind the detection of their features")]
 mod wide {
-    use super::{Bar, GROUP, Group, Lane, Row, advance_lanes};
+    use super::{Bar, GROUP, Group, Lane, Row, advance_lanes, logarithms};
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
@@ -686,6 +710,16 @@ mod wide {
     pub(super) fn advance_avx2(group: &mut Group, row: &Row) {
         advance_lanes::<Four>(group, row, 0);
         advance_lanes::<Four>(group, row, 4);
+    }
+
+    #[target_feature(enable = "avx512f,avx512dq,avx2,fma")]
+    pub(super) fn take_logarithms_avx512(groups: &mut [Group]) {
+        logarithms::<Eight>(groups, &[0]);
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn take_logarithms_avx2(groups: &mut [Group]) {
+        logarithms::<Four>(groups, &[0, 4]);
     }
 
     /// Bars lie in memory number by number, lanes of a row lane by lane: blocks of eight bars and eight or four numbers
@@ -960,8 +994,14 @@ mod wide {
     #[cfg(test)]
     pub(super) fn advance_on(level: u8, group: &mut Group, row: &Row) {
         match level {
-            2 => unsafe { advance_avx512(group, row) },
-            _ => unsafe { advance_avx2(group, row) },
+            2 => unsafe {
+                advance_avx512(group, row);
+                take_logarithms_avx512(std::slice::from_mut(group));
+            },
+            _ => unsafe {
+                advance_avx2(group, row);
+                take_logarithms_avx2(std::slice::from_mut(group));
+            },
         }
     }
 }
@@ -986,4 +1026,5 @@ pub(crate) fn advance_one_way(way: u8, group: &mut Group, row: &Row) {
     for at in 0..GROUP {
         advance_lanes::<f64>(group, row, at);
     }
+    logarithms::<f64>(std::slice::from_mut(group), &[0, 1, 2, 3, 4, 5, 6, 7]);
 }

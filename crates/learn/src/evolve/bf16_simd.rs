@@ -10,10 +10,9 @@
 
 use super::bf16_tanh_simd as tanh;
 use super::format_simd::Format;
-use super::heads_simd::Outputs;
 use super::lanes_simd::{Lanes, Plain};
 use super::stack::{Dense, LANES, Line, Stack, ZEROS};
-use super::stack_simd::{Inputs, Pass, Square, Sums, layers, words};
+use super::stack_simd::{Pass, Pending, layers, words};
 #[cfg(target_arch = "x86_64")]
 use super::wide_simd::Sixteen;
 use compute::bf16::round;
@@ -102,12 +101,12 @@ pub(super) trait Paired: Lanes {
     /// The tangents of sums, near enough for the rounding behind them.
     fn quick_tanh(self) -> Self;
     #[inline(always)]
-    fn square(block: &Square<'_>, values: &mut [[Vec<Line>; 2]], sums: &mut Sums) {
-        super::stack_simd::square::<Pairs<Self>>(block, values, sums);
+    fn squares(layer: &Dense, number: usize, pass: &mut Pass<'_>, pending: Option<Pending>) -> Option<Pending> {
+        super::stack_simd::squares::<Pairs<Self>>(layer, number, pass, pending)
     }
     #[inline(always)]
-    fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
-        super::heads_simd::heads::<Pairs<Self>>(layer, weights, x, out, rows);
+    fn heads(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
+        super::heads_simd::heads::<Pairs<Self>>(layer, number, pass);
     }
 }
 
@@ -156,12 +155,12 @@ impl<L: Paired> Format for Pairs<L> {
         x
     }
     #[inline(always)]
-    fn square(block: &Square<'_>, values: &mut [[Vec<Line>; 2]], sums: &mut Sums) {
-        L::square(block, values, sums);
+    fn squares(layer: &Dense, number: usize, pass: &mut Pass<'_>, pending: Option<Pending>) -> Option<Pending> {
+        L::squares(layer, number, pass, pending)
     }
     #[inline(always)]
-    fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
-        L::heads(layer, weights, x, out, rows);
+    fn heads(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
+        L::heads(layer, number, pass);
     }
 }
 
@@ -272,14 +271,14 @@ mod native {
 
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bf16,avx2,fma")]
-    fn square(block: &Square<'_>, values: &mut [[Vec<Line>; 2]], sums: &mut Sums) {
-        super::super::stack_simd::square::<Pairs<Sixteen>>(block, values, sums);
+    fn squares(layer: &Dense, number: usize, pass: &mut Pass<'_>, pending: Option<Pending>) -> Option<Pending> {
+        super::super::stack_simd::squares::<Pairs<Sixteen>>(layer, number, pass, pending)
     }
 
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bf16,avx2,fma")]
-    fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
-        super::super::heads_simd::heads::<Pairs<Sixteen>>(layer, weights, x, out, rows);
+    fn heads(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
+        super::super::heads_simd::heads::<Pairs<Sixteen>>(layer, number, pass);
     }
 
     #[target_feature(enable = "avx512f,avx512bf16,avx2,fma")]
@@ -343,12 +342,12 @@ mod native {
             Sixteen(tanh::of_lanes(self.0))
         }
         #[inline(always)]
-        fn square(block: &Square<'_>, values: &mut [[Vec<Line>; 2]], sums: &mut Sums) {
-            unsafe { square(block, values, sums) }
+        fn squares(layer: &Dense, number: usize, pass: &mut Pass<'_>, pending: Option<Pending>) -> Option<Pending> {
+            unsafe { squares(layer, number, pass, pending) }
         }
         #[inline(always)]
-        fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
-            unsafe { heads(layer, weights, x, out, rows) }
+        fn heads(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
+            unsafe { heads(layer, number, pass) }
         }
     }
 }

@@ -3,10 +3,10 @@
 #![expect(unsafe_code, reason = "values are written where a pass says, on instructions that were detected")]
 #![expect(clippy::needless_range_loop, reason = "several arrays at once, without closures")]
 
-use super::heads_simd::{self, Outputs};
+use super::heads_simd;
 use super::lanes_simd::{Lanes, Plain};
 use super::stack::{Dense, Line};
-use super::stack_simd::{self, Inputs, Square, Sums};
+use super::stack_simd::{self, Pass, Pending};
 #[cfg(target_arch = "x86_64")]
 use super::wide_simd as wide;
 use compute::net::Activation;
@@ -34,15 +34,15 @@ pub(super) trait Format: Copy {
     fn tanh<const V: usize>(x: [Self::Sums; V]) -> [Self::Sums; V] {
         Self::Sums::tanh(x)
     }
-    /// [`stack_simd::square`], apart from what is around it: all registers are its own.
+    /// [`stack_simd::squares`], apart from what is around it: all registers are its own.
     #[inline(always)]
-    fn square(block: &Square<'_>, values: &mut [[Vec<Line>; 2]], sums: &mut Sums) {
-        stack_simd::square::<Self>(block, values, sums);
+    fn squares(layer: &Dense, number: usize, pass: &mut Pass<'_>, pending: Option<Pending>) -> Option<Pending> {
+        stack_simd::squares::<Self>(layer, number, pass, pending)
     }
     /// [`heads_simd::heads`], the same way.
     #[inline(always)]
-    fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
-        heads_simd::heads::<Self>(layer, weights, x, out, rows);
+    fn heads(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
+        heads_simd::heads::<Self>(layer, number, pass);
     }
 }
 
@@ -84,14 +84,14 @@ singles!(wide::Eights);
 singles!(
     wide::Sixteen,
     #[inline(always)]
-    fn square(block: &Square<'_>, values: &mut [[Vec<Line>; 2]], sums: &mut Sums) {
+    fn squares(layer: &Dense, number: usize, pass: &mut Pass<'_>, pending: Option<Pending>) -> Option<Pending> {
         // SAFETY: who has these lanes has the features.
-        unsafe { wide::square(block, values, sums) }
+        unsafe { wide::squares(layer, number, pass, pending) }
     },
     #[inline(always)]
-    fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
+    fn heads(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
         // SAFETY: as above.
-        unsafe { wide::heads(layer, weights, x, out, rows) }
+        unsafe { wide::heads(layer, number, pass) }
     }
 );
 

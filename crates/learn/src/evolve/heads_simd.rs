@@ -6,30 +6,84 @@
 use super::format_simd::{Format, activate_rows};
 use super::lanes_simd::Lanes;
 use super::stack::{Dense, FEW, LANES, Line, ZEROS};
-use super::stack_simd::{Inputs, words};
+use super::stack_simd::{Inputs, Pass, inputs_of, words};
 use compute::net::Activation;
 
-/// Where outputs go: number o of row r to `first + o × apart + r`.
-pub(super) struct Outputs<'a> {
-    pub(super) out: &'a mut [f32],
-    pub(super) first: usize,
-    pub(super) apart: usize,
-}
-
-/// A head whose inputs are lanes, of all rows: `[outputs, rows]`.
+/// A head whose inputs are lanes, of all rows of all individuals.
 #[inline(always)]
-pub(super) fn heads<F: Format>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
+pub(super) fn heads<F: Format>(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
     match layer.outputs {
-        1 => heads_of::<F, 1>(layer, weights, x, out, rows),
-        2 => heads_of::<F, 2>(layer, weights, x, out, rows),
-        3 => heads_of::<F, 3>(layer, weights, x, out, rows),
-        _ => heads_of::<F, FEW>(layer, weights, x, out, rows),
+        1 => heads_of::<F, 1>(layer, number, pass),
+        2 => heads_of::<F, 2>(layer, number, pass),
+        3 => heads_of::<F, 3>(layer, number, pass),
+        _ => heads_of::<F, FEW>(layer, number, pass),
     }
 }
 
 /// The same for `O` outputs.
 #[inline(always)]
-fn heads_of<F: Format, const O: usize>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
+fn heads_of<F: Format, const O: usize>(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
+    let (rows, apart) = (pass.rows, pass.values.len() * pass.rows);
+    for (individual, (weights, values)) in pass.weights.iter().zip(&*pass.values).enumerate() {
+        let x = inputs_of(layer, number, &values[number % 2], rows);
+        let weights = &weights[layer.at..][..layer.weights()];
+        let out = Outputs { out: &mut *pass.out, first: individual * rows, apart };
+        if x.apart == 1 && rows.is_multiple_of(FEW) && layer.activation == Activation::Identity {
+            fours::<F, O>(layer, weights, x, out, rows);
+        } else {
+            head::<F, O>(layer, weights, x, out, rows);
+        }
+    }
+}
+
+/// Where outputs go: number o of row r to `first + o × apart + r`.
+struct Outputs<'a> {
+    out: &'a mut [f32],
+    first: usize,
+    apart: usize,
+}
+
+/// That of one individual whose rows are whole fours in whole lines: as below, without a choice on the way.
+#[inline(always)]
+fn fours<F: Format, const O: usize>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
+    let each = layer.words.div_ceil(LANES);
+    assert!(
+        weights.len() > O * each
+            && x.row == each * LANES
+            && x.x.len() >= rows * x.row
+            && out.out.len() >= out.first + (O - 1) * out.apart + rows,
+        "memory of a head"
+    );
+    let (w, x, to) = (weights.as_ptr(), x.x.as_ptr().cast::<Line>(), out.out[out.first..].as_mut_ptr());
+    for row in (0..rows).step_by(FEW) {
+        let mut sums = [[F::Sums::splat(0.0); FEW]; O];
+        // SAFETY: weights, rows and room for their outputs are there.
+        unsafe {
+            for v in 0..each {
+                let mut inputs = [F::splat(0); FEW];
+                for r in 0..FEW {
+                    inputs[r] = F::load(&*x.add((row + r) * each + v));
+                }
+                for o in 0..O {
+                    let w = F::load(&*w.add(o * each + v));
+                    for r in 0..FEW {
+                        sums[o][r] = F::add_products(sums[o][r], w, inputs[r]);
+                    }
+                }
+            }
+            let bias = &(*w.add(O * each)).0;
+            for o in 0..O {
+                let [a, b, c, d] = F::Sums::sums(sums[o]);
+                *to.add(o * out.apart + row).cast::<[f32; FEW]>() =
+                    [a + bias[o], b + bias[o], c + bias[o], d + bias[o]];
+            }
+        }
+    }
+}
+
+/// That of one individual.
+#[inline(always)]
+fn head<F: Format, const O: usize>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
     let each = layer.words.div_ceil(LANES);
     let (own, bias) = weights.split_at(O * each);
     // Rows in whole lines are read where they are, those of the first layer are put together.

@@ -303,7 +303,8 @@ mod tests {
                 }
                 let (weights, mut out) = ([weights], vec![0.0f32; stack.outputs() * rows]);
                 let sums = &mut stack_simd::NO_SUMS.clone();
-                let mut pass = stack_simd::Pass { weights: &weights, values: &mut whole, sums, out: &mut out, rows };
+                let mut pass =
+                    stack_simd::Pass { weights: &weights, shared: None, values: &mut whole, sums, out: &mut out, rows };
                 stack_simd::forward(&stack, &mut pass);
                 let most = out.iter().fold(1.0f32, |a, b| a.max(b.abs()));
                 let lines = stack.layers[stack.layers.len() - 1].lines;

@@ -10,7 +10,7 @@ use super::fitness::Tallies;
 use super::fused_simd::prefer_side;
 use super::low_rank_simd::{self, Base};
 use super::stack::{LANES, Line, Stack, ZEROS};
-use super::stack_simd::{NO_SUMS, Pass, Sums, forward, words};
+use super::stack_simd::{NO_SUMS, Pass, Shared, Sums, as_words, forward, words};
 use super::strategy::{Normals, Strategy};
 use super::views::{Places, Sources, Views};
 use super::{Fitness, Hypers};
@@ -99,7 +99,7 @@ pub(super) struct Worker {
     weights: Vec<Vec<Line>>,
     /// `[draws]` their factors, where there are any.
     factors: Vec<Vec<Line>>,
-    /// `[individuals]` memory of a pass; the first holds inputs.
+    /// `[individuals]` memory of a pass.
     values: Vec<[Vec<Line>; 2]>,
     sums: Box<Sums>,
     /// `[outputs, individuals, accounts]`, of the individuals that there are.
@@ -176,8 +176,8 @@ impl Worker {
         self.begin(course);
         let shortest = course.spans.steps.iter().copied().min().unwrap_or(0);
         for t in 0..course.spans.longest() {
-            self.look(course, t as usize, individuals);
-            self.pass(course, strategy, individuals);
+            self.look(course, t as usize);
+            self.pass(course, strategy, t as usize, individuals);
             let lanes = individuals * n;
             prefer(course.actions, &self.out, &self.legal[..lanes], &mut self.targets[..lanes]);
             self.accounts.step_placed(&self.targets);
@@ -215,14 +215,27 @@ impl Worker {
         }
     }
 
-    /// The nets of all individuals.
-    fn pass(&mut self, course: &Course<'_>, strategy: &dyn Strategy, individuals: usize) {
-        let (stack, rows) = (course.stack, course.spans.first.len());
+    /// The nets of all individuals at step `t`.
+    fn pass(&mut self, course: &Course<'_>, strategy: &dyn Strategy, t: usize, individuals: usize) {
+        let (stack, rows, views) = (course.stack, course.spans.first.len(), course.views);
+        let inputs = as_words(views.inputs(course.sources, stack, t, &mut self.scratch));
+        let (own, apart, first) = (&self.shown[..], self.observed.len() / OWN, views.own);
+        let count = if views.places.in_pairs { OWN / 2 } else { OWN };
         let values = &mut self.values[..individuals];
         let Some((factors, sigma)) = strategy.factors() else {
             let (weights, sums, out) = (&self.weights, &mut *self.sums, &mut self.out);
-            return forward(stack, &mut Pass { weights, values, sums, out, rows });
+            let shared = Some(Shared { words: inputs, own, apart, first, count });
+            return forward(stack, &mut Pass { weights, shared, values, sums, out, rows });
         };
+        let row = views.places.row;
+        for (individual, values) in values.iter_mut().enumerate() {
+            let to = words(&mut values[0]);
+            to[..inputs.len()].copy_from_slice(inputs);
+            for (k, own) in own.chunks_exact(apart).take(count).enumerate() {
+                let own = own[individual * rows..][..rows].iter().enumerate();
+                own.for_each(|(account, x)| to[account * row + first + k] = *x);
+            }
+        }
         let base = Base { weights: course.base, factors, sigma };
         let last = low_rank_simd::forward(stack, base, &self.factors, values, rows);
         let lines = stack.layers[stack.layers.len() - 1].lines;
@@ -249,9 +262,8 @@ impl Worker {
         self.tallies.clear();
     }
 
-    /// Puts what is seen at step `t` into the inputs of all individuals: rows of tables are the same for all, the
-    /// account is each one's own.
-    fn look(&mut self, course: &Course<'_>, t: usize, individuals: usize) {
+    /// Places all accounts at step `t` and makes words of what each is shown of itself.
+    fn look(&mut self, course: &Course<'_>, t: usize) {
         let (n, views) = (course.spans.first.len(), course.views);
         let (rows, legal) = (&views.rows[t * n..][..n], &views.legal[t * n..][..n]);
         for (own, own_legal) in self.rows.chunks_exact_mut(n).zip(self.legal.chunks_exact_mut(n)) {
@@ -265,28 +277,13 @@ impl Worker {
                 self.observed[k * wide + group * GROUP..][..GROUP].copy_from_slice(shown);
             }
         }
-        let Places { apart, row, in_pairs, .. } = views.places;
-        let words_of_own = if in_pairs { OWN / 2 } else { OWN };
         let all = self.shown.chunks_exact_mut(wide);
-        if in_pairs {
+        if views.places.in_pairs {
             for (two, to) in self.observed.chunks_exact(2 * wide).zip(all) {
                 bf16_simd::pair(&two[..wide], &two[wide..], to);
             }
         } else {
             self.observed.chunks_exact(wide).zip(all).for_each(|(x, to)| bits_of(x, to));
-        }
-        let inputs = views.inputs(course.sources, course.stack, t, &mut self.scratch);
-        for (individual, values) in self.values[..individuals].iter_mut().enumerate() {
-            values[0].iter_mut().zip(inputs).for_each(|(to, line)| *to = *line);
-            let to = words(&mut values[0]);
-            for k in 0..words_of_own {
-                let own = &self.shown[k * wide + individual * n..][..n];
-                if row == 1 {
-                    copy_few(own, &mut to[(views.own + k) * apart..][..n]);
-                } else {
-                    own.iter().enumerate().for_each(|(account, x)| to[account * row + views.own + k] = *x);
-                }
-            }
         }
     }
 }

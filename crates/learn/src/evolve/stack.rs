@@ -242,7 +242,10 @@ pub(super) mod tests {
                 put_inputs(&stack, &given, &mut values[0][0]);
                 let (weights, mut found) = ([weights.clone()], vec![0.0; stack.outputs() * rows]);
                 let sums = &mut NO_SUMS.clone();
-                forward(&stack, &mut Pass { weights: &weights, values: &mut values, sums, out: &mut found, rows });
+                forward(
+                    &stack,
+                    &mut Pass { weights: &weights, shared: None, values: &mut values, sums, out: &mut found, rows },
+                );
                 let mut pass = Forward::new(&net, precision, rows).unwrap();
                 let mut out = vec![0.0; rows * stack.outputs()];
                 let input = Rows { tables: &tables, scales: &[], ids: &[], extras: &given };

@@ -16,7 +16,6 @@
 
 use super::bf16_simd;
 use super::format_simd::{Format, activate_rows};
-use super::heads_simd::Outputs;
 use super::lanes_simd::{Lanes, Plain};
 use super::stack::{Dense, LANES, Line, Stack, ZEROS};
 #[cfg(target_arch = "x86_64")]
@@ -27,13 +26,45 @@ use compute::net::Activation;
 pub(super) struct Pass<'a> {
     /// `[individuals]` weights, as [`Stack::lay`] lays them.
     pub(super) weights: &'a [Vec<Line>],
-    /// `[individuals]` memory; `[0]` are inputs, `[words, rows]` without padding.
+    /// Inputs that individuals share; without, `values[..][0]` are all inputs, `[words, rows]` without padding.
+    pub(super) shared: Option<Shared<'a>>,
+    /// `[individuals]` memory.
     pub(super) values: &'a mut [[Vec<Line>; 2]],
     /// Memory for the sums of two blocks.
     pub(super) sums: &'a mut Sums,
     /// `[outputs, individuals, rows]`
     pub(super) out: &'a mut [f32],
     pub(super) rows: usize,
+}
+
+/// Inputs of which individuals have some words of their own.
+#[derive(Clone, Copy)]
+pub(super) struct Shared<'a> {
+    /// `[words, rows]`; of words that are each individual's own anything.
+    pub(super) words: &'a [u32],
+    /// `[own words, apart]` those of rows of all individuals, behind each other.
+    pub(super) own: &'a [u32],
+    pub(super) apart: usize,
+    /// The first word that is each individual's own, and how many are.
+    pub(super) first: usize,
+    pub(super) count: usize,
+}
+
+impl Shared<'_> {
+    /// Puts an individual's inputs together, `[words, rows]`.
+    fn assemble(self, individual: usize, rows: usize, to: &mut [u32]) {
+        to.iter_mut().zip(self.words).for_each(|(to, word)| *to = *word);
+        let each = to.chunks_exact_mut(rows).skip(self.first).zip(self.own.chunks(self.apart)).take(self.count);
+        each.for_each(|(to, own)| to.copy_from_slice(&own[individual * rows..][..rows]));
+    }
+
+    /// Whether there is a word for each row of so many individuals.
+    fn fits(self, words: usize, individuals: usize, rows: usize) -> bool {
+        self.words.len() >= words * rows
+            && self.apart >= individuals * rows
+            && self.own.len() >= self.count * self.apart
+            && self.first + self.count <= words
+    }
 }
 
 /// Runs the nets of individuals.
@@ -43,7 +74,8 @@ pub(super) fn forward(stack: &Stack, pass: &mut Pass<'_>) {
         pass.weights.len() >= pass.values.len()
             && pass.weights.iter().all(|own| own.len() >= stack.lines)
             && pass.values.iter().flatten().all(|own| own.len() >= lines)
-            && pass.out.len() >= pass.values.len() * stack.outputs() * rows,
+            && pass.out.len() >= pass.values.len() * stack.outputs() * rows
+            && pass.shared.is_none_or(|shared| shared.fits(stack.words(), pass.values.len(), rows)),
         "memory for a pass"
     );
     if stack.in_pairs {
@@ -70,6 +102,12 @@ pub(super) fn floats(lines: &mut [Line]) -> &mut [f32] {
 pub(super) fn words(lines: &mut [Line]) -> &mut [u32] {
     // SAFETY: as above, and any bits are a word.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<u32>(), lines.len() * LANES) }
+}
+
+/// The same, to be read.
+pub(super) fn as_words(lines: &[Line]) -> &[u32] {
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast::<u32>(), lines.len() * LANES) }
 }
 
 /// The sums of two blocks: of one that is computed, and of the one before.
@@ -132,29 +170,37 @@ impl Pending {
 #[inline(always)]
 pub(super) fn layers<F: Format>(stack: &Stack, pass: &mut Pass<'_>) {
     let (rows, mut pending) = (pass.rows, None::<Pending>);
-    let apart = pass.values.len() * rows;
     for (number, layer) in stack.layers.iter().enumerate() {
-        let from = number % 2;
-        for individual in 0..pass.values.len() {
-            // What it is about to read.
-            if let Some(left) = pending.take_if(|left| left.individual == individual) {
-                left.activate_all::<F>(Activation::Tanh, pass.values, pass.sums);
+        let in_squares = F::Sums::WIDE >= SQUARE && rows >= SQUARE && layer.lines >= SQUARE && !layer.is_last;
+        let has_edges = !in_squares || !rows.is_multiple_of(SQUARE) || !layer.lines.is_multiple_of(SQUARE);
+        if let (0, true, Some(shared)) = (number, has_edges, pass.shared) {
+            // Only whole squares read inputs from two places.
+            for (individual, values) in pass.values.iter_mut().enumerate() {
+                shared.assemble(individual, rows, &mut words(&mut values[0])[..layer.words * rows]);
             }
-            let weights = &pass.weights[individual][layer.at..][..layer.weights()];
-            if layer.turned {
-                let x = inputs_of(layer, number, &pass.values[individual][from], rows);
-                F::heads(layer, weights, x, Outputs { out: &mut *pass.out, first: individual * rows, apart }, rows);
-                continue;
-            }
-            let own = Layer { layer, number, weights, individual, rows };
-            run::<F>(own, pass.values, &mut pending, pass.sums);
         }
-    }
-    if let Some(left) = pending {
-        left.activate_all::<F>(Activation::Tanh, pass.values, pass.sums);
+        // What is left of the layer before is computed meanwhile, unless it is about to be read.
+        if let Some(left) = pending.take_if(|left| !in_squares || left.individual == 0) {
+            left.activate_all::<F>(Activation::Tanh, pass.values, pass.sums);
+        }
+        if layer.turned {
+            F::heads(layer, number, pass);
+            continue;
+        }
+        let mut whole = Place { row: 0, line: 0 };
+        if in_squares {
+            pending = F::squares(layer, number, pass, pending);
+            whole = Place { row: rows / SQUARE * SQUARE, line: layer.lines / SQUARE * SQUARE };
+        }
+        if has_edges {
+            for (weights, values) in pass.weights.iter().zip(&mut *pass.values) {
+                edges::<F>(layer, number, &weights[layer.at..][..layer.weights()], values, (rows, whole));
+            }
+        }
     }
     let last = stack.layers[stack.layers.len() - 1];
     if !last.turned {
+        let apart = pass.values.len() * rows;
         for (individual, values) in pass.values.iter().enumerate() {
             let y = &values[stack.layers.len() % 2];
             for o in 0..last.outputs {
@@ -177,66 +223,12 @@ pub(super) struct Inputs<'a> {
 
 /// The inputs of a layer: those of the first have rows side by side, those of others are rows in whole lines.
 #[inline(always)]
-fn inputs_of<'a>(layer: &Dense, number: usize, x: &'a [Line], rows: usize) -> Inputs<'a> {
+pub(super) fn inputs_of<'a>(layer: &Dense, number: usize, x: &'a [Line], rows: usize) -> Inputs<'a> {
     let wide = layer.words.div_ceil(LANES) * LANES;
-    // SAFETY: a line is sixteen words without padding.
-    let x = unsafe { std::slice::from_raw_parts(x.as_ptr().cast::<u32>(), x.len() * LANES) };
+    let x = as_words(x);
     let (apart, row) = if number == 0 { (rows, 1) } else { (1, wide) };
     assert!(x.len() > (layer.words - 1) * apart + (rows - 1) * row, "inputs of all rows");
     Inputs { x, apart, row }
-}
-
-/// A layer of an individual.
-#[derive(Clone, Copy)]
-pub(super) struct Layer<'a> {
-    layer: &'a Dense,
-    /// The layer's number, and its weights.
-    number: usize,
-    weights: &'a [Line],
-    individual: usize,
-    rows: usize,
-}
-
-/// One layer of all rows of an individual.
-#[inline(always)]
-fn run<F: Format>(own: Layer<'_>, values: &mut [[Vec<Line>; 2]], pending: &mut Option<Pending>, sums: &mut Sums) {
-    let Layer { layer, number, weights, individual, rows } = own;
-    let (mut row, to) = (0, 1 - number % 2);
-    while row < rows {
-        let four = rows - row >= 4;
-        let mut line = 0;
-        while line < layer.lines {
-            let left = layer.lines - line;
-            let at = Place { row, line };
-            if four && left >= 4 && F::Sums::WIDE >= 4 && !layer.is_last {
-                let before = pending.take();
-                let turn = before.map_or(0, |before| 1 - before.sums);
-                F::square(&Square { own, at, turn, before }, values, sums);
-                let each = layer.lines.div_ceil(F::PACKED);
-                let left = Pending { individual, sums: turn, values: to, first: row * each, each, line };
-                match layer.activation {
-                    Activation::Tanh => *pending = Some(left),
-                    activation => left.activate_all::<F>(activation, values, sums),
-                }
-                line += 4;
-                continue;
-            }
-            let [a, b] = &mut values[individual];
-            let (x, y) = if to == 1 { (&*a, b) } else { (&*b, a) };
-            let x = inputs_of(layer, number, x, rows);
-            line += match (four, left) {
-                (true, 1) => one_line::<F, 4>(layer, weights, x, y, at),
-                (false, 1) => one_line::<F, 1>(layer, weights, x, y, at),
-                (true, 4..) if F::Sums::WIDE >= 4 => block::<F, 4, 4>(layer, weights, x, y, at),
-                (false, 4..) if F::Sums::WIDE >= 4 => block::<F, 1, 4>(layer, weights, x, y, at),
-                (true, 2..) if F::Sums::WIDE >= 2 => block::<F, 4, 2>(layer, weights, x, y, at),
-                (false, 2..) if F::Sums::WIDE >= 2 => block::<F, 1, 2>(layer, weights, x, y, at),
-                (true, _) => block::<F, 4, 1>(layer, weights, x, y, at),
-                (false, _) => block::<F, 1, 1>(layer, weights, x, y, at),
-            };
-        }
-        row += if four { 4 } else { 1 };
-    }
 }
 
 /// Where a block begins.
@@ -248,71 +240,139 @@ struct Place {
 
 // Loops below have no closures: one would be compiled without the instructions of its caller, and not be inlined.
 
-/// A block of four rows and four lines.
-pub(super) struct Square<'a> {
-    own: Layer<'a>,
-    at: Place,
-    /// Which sums are its own.
-    turn: usize,
-    /// The block whose activation is due.
-    before: Option<Pending>,
+/// What a layer of an individual has outside of blocks of four rows and four lines, which end at `whole`.
+#[inline(always)]
+fn edges<F: Format>(
+    layer: &Dense,
+    number: usize,
+    weights: &[Line],
+    values: &mut [Vec<Line>; 2],
+    (rows, whole): (usize, Place),
+) {
+    let [a, b] = values;
+    let (x, y) = if number.is_multiple_of(2) { (&*a, b) } else { (&*b, a) };
+    let x = inputs_of(layer, number, x, rows);
+    let mut row = 0;
+    while row < rows {
+        let four = rows - row >= SQUARE;
+        let mut line = if row < whole.row { whole.line } else { 0 };
+        while line < layer.lines {
+            let at = Place { row, line };
+            line += match (four, layer.lines - line) {
+                (true, 1) => one_line::<F, 4>(layer, weights, x, y, at),
+                (false, 1) => one_line::<F, 1>(layer, weights, x, y, at),
+                (true, 4..) if F::Sums::WIDE >= 4 => block::<F, 4, 4>(layer, weights, x, y, at),
+                (false, 4..) if F::Sums::WIDE >= 4 => block::<F, 1, 4>(layer, weights, x, y, at),
+                (true, 2..) if F::Sums::WIDE >= 2 => block::<F, 4, 2>(layer, weights, x, y, at),
+                (false, 2..) if F::Sums::WIDE >= 2 => block::<F, 1, 2>(layer, weights, x, y, at),
+                (true, _) => block::<F, 4, 1>(layer, weights, x, y, at),
+                (false, _) => block::<F, 1, 1>(layer, weights, x, y, at),
+            };
+        }
+        row += if four { SQUARE } else { 1 };
+    }
 }
 
-/// Computes a block without its activation, and meanwhile that of the block before.
+/// A layer of all individuals in blocks of four rows and four lines, as far as there are whole ones. A block leaves its
+/// tangents to the next one, which computes them beside its own products; those of the last are given back.
 #[inline(always)]
-pub(super) fn square<F: Format>(block: &Square<'_>, values: &mut [[Vec<Line>; 2]], all: &mut Sums) {
-    let Square { own: Layer { layer, number, weights, individual, rows }, at, turn, before } = *block;
-    let (from, lines, words) = (number % 2, layer.lines, layer.words);
-    let bias = &weights[words * lines + at.line..][..SQUARE];
-    let mut sums = [[F::Sums::splat(0.0); SQUARE]; SQUARE];
-    for v in 0..SQUARE {
-        let bias = F::Sums::load(&bias[v]);
-        for r in 0..SQUARE {
-            sums[r][v] = bias;
+pub(super) fn squares<F: Format>(
+    layer: &Dense,
+    number: usize,
+    pass: &mut Pass<'_>,
+    pending: Option<Pending>,
+) -> Option<Pending> {
+    match (number, pass.shared) {
+        (0, Some(shared)) => {
+            assert!(shared.fits(layer.words, pass.values.len(), pass.rows), "inputs of all rows");
+            squares_of::<F, true>(layer, number, pass, pending, shared)
+        }
+        _ => {
+            let nothing = Shared { words: &[], own: &[], apart: 0, first: 0, count: 0 };
+            squares_of::<F, false>(layer, number, pass, pending, nothing)
         }
     }
-    // Where the block before goes.
-    let target = match before {
-        Some(before) => {
-            let target = &mut values[before.individual][before.values];
-            assert!(before.fits(target), "memory of the block before");
-            target.as_mut_ptr()
-        }
-        None => std::ptr::null_mut(),
-    };
-    let x = inputs_of(layer, number, &values[individual][from], rows);
-    let (apart, row) = (x.apart, x.row);
-    assert!(at.row + SQUARE <= rows && at.line + SQUARE <= lines, "a block of the layer");
-    assert!(weights.len() >= (words + 1) * lines, "weights of the layer");
-    let mut x = values[individual][from].as_ptr().cast::<u32>();
-    // SAFETY: weights and inputs of all rows are there, and so is room for the block before. What it writes is not read
-    // here: it is outputs of the same layer, or another individual's.
-    unsafe {
-        let mut w = weights.as_ptr().add(at.line);
-        x = x.add(at.row * row);
-        let mut k = 0;
-        if let Some(before) = before {
-            let pending = all[1 - turn].as_ptr();
-            for part in 0..PARTS {
-                let upto = words * (part + 1) / PARTS;
-                while k < upto {
-                    multiply::<F>(w, x, row, &mut sums);
-                    (w, x, k) = (w.add(lines), x.add(apart), k + 1);
+}
+
+/// The same where inputs are shared, or not.
+#[inline(always)]
+fn squares_of<F: Format, const SHARED: bool>(
+    layer: &Dense,
+    number: usize,
+    pass: &mut Pass<'_>,
+    mut pending: Option<Pending>,
+    shared: Shared<'_>,
+) -> Option<Pending> {
+    let (rows, words, lines) = (pass.rows, layer.words, layer.lines);
+    let (from, to, each) = (number % 2, 1 - number % 2, layer.lines.div_ceil(F::PACKED));
+    for individual in 0..pass.values.len() {
+        let weights = &pass.weights[individual][layer.at..][..layer.weights()];
+        assert!(weights.len() >= (words + 1) * lines, "weights of the layer");
+        let Inputs { x, apart, row } = inputs_of(layer, number, &pass.values[individual][from], rows);
+        let (inputs, w) = (x.as_ptr(), weights.as_ptr());
+        let mut at = Place { row: 0, line: 0 };
+        while at.row + SQUARE <= rows {
+            let turn = pending.map_or(0, |before| 1 - before.sums);
+            let mut sums = [[F::Sums::splat(0.0); SQUARE]; SQUARE];
+            // SAFETY: weights and inputs of all rows are there, and so is room for the block before. What it writes is
+            // not read here: it is outputs of the same layer, or another individual's.
+            unsafe {
+                let (mut w, mut k) = (w.add(at.line), 0usize);
+                for v in 0..SQUARE {
+                    let bias = F::Sums::load(&*w.add(words * lines + v));
+                    for r in 0..SQUARE {
+                        sums[r][v] = bias;
+                    }
                 }
-                before.activate::<F>(Activation::Tanh, part, pending, target);
+                let (mut next, own) = match SHARED {
+                    true => (shared.words.as_ptr().add(at.row), shared.own.as_ptr().add(individual * rows + at.row)),
+                    false => (inputs.add(at.row * row), inputs),
+                };
+                macro_rules! word {
+                    () => {
+                        let place = k.wrapping_sub(shared.first);
+                        let is_own = SHARED && place < shared.count;
+                        multiply::<F>(w, if is_own { own.add(place * shared.apart) } else { next }, row, &mut sums);
+                        (w, next, k) = (w.add(lines), next.add(apart), k + 1);
+                    };
+                }
+                if let Some(before) = pending {
+                    let target = &mut pass.values[before.individual][before.values];
+                    assert!(before.fits(target), "memory of the block before");
+                    let (target, tangents) = (target.as_mut_ptr(), pass.sums[1 - turn].as_ptr());
+                    let share = words / PARTS;
+                    for part in 0..PARTS {
+                        for _ in 0..share {
+                            word!();
+                        }
+                        before.activate::<F>(Activation::Tanh, part, tangents, target);
+                    }
+                }
+                while k < words {
+                    word!();
+                }
+            }
+            let own = &mut pass.sums[turn];
+            for r in 0..SQUARE {
+                for v in 0..SQUARE {
+                    sums[r][v].store(&mut own[r * SQUARE + v]);
+                }
+            }
+            let block = Pending { individual, sums: turn, values: to, first: at.row * each, each, line: at.line };
+            pending = match layer.activation {
+                Activation::Tanh => Some(block),
+                activation => {
+                    block.activate_all::<F>(activation, pass.values, pass.sums);
+                    None
+                }
+            };
+            at.line += SQUARE;
+            if at.line + SQUARE > lines {
+                at = Place { row: at.row + SQUARE, line: 0 };
             }
         }
-        while k < words {
-            multiply::<F>(w, x, row, &mut sums);
-            (w, x, k) = (w.add(lines), x.add(apart), k + 1);
-        }
     }
-    let to = &mut all[turn];
-    for r in 0..SQUARE {
-        for v in 0..SQUARE {
-            sums[r][v].store(&mut to[r * SQUARE + v]);
-        }
-    }
+    pending
 }
 
 /// One word of four rows, `row` words apart, times its four lines of weights.

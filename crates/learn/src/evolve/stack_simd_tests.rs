@@ -6,7 +6,7 @@ use super::bf16_simd;
 use super::lanes_simd::Plain;
 use super::stack::tests::put_inputs;
 use super::stack::{Line, Stack, ZEROS};
-use super::stack_simd::{NO_SUMS, Pass, forward, layers};
+use super::stack_simd::{NO_SUMS, Pass, Shared, forward, layers, words};
 use super::wide_simd as wide;
 use compute::population::Precision;
 
@@ -49,7 +49,7 @@ impl Crew {
     fn run(&self, own: std::ops::Range<usize>, by: impl Fn(&Stack, &mut Pass<'_>)) -> Vec<f32> {
         let (mut values, mut out) = (self.values[own.clone()].to_vec(), vec![0.0; own.len() * self.each()]);
         let (weights, sums) = (&self.weights[own], &mut NO_SUMS.clone());
-        by(&self.stack, &mut Pass { weights, values: &mut values, sums, out: &mut out, rows: self.rows });
+        by(&self.stack, &mut Pass { weights, shared: None, values: &mut values, sums, out: &mut out, rows: self.rows });
         out
     }
 
@@ -92,6 +92,36 @@ fn bf16_has_the_same_bits_everywhere() {
             let (found, emulated) = (bits(forward), bits(bf16_simd::forward_emulated));
             assert_eq!(found, emulated, "{text}, {individuals} × {rows} rows");
             assert!(crew.run(0..individuals, forward).iter().all(|x| x.is_finite()), "{text}");
+        }
+    }
+}
+
+/// Inputs that individuals share are read where they are, with the bits that they have where each individual has all.
+#[test]
+fn shared_inputs_change_no_bit() {
+    for (text, precision) in NETS.into_iter().flat_map(|text| [(text, Precision::F32), (text, Precision::Bf16)]) {
+        for (individuals, rows) in [(1, 4), (3, 4), (2, 8), (3, 5), (2, 1)] {
+            let mut crew = Crew::new(text, precision, individuals, rows);
+            let (count, first, apart) = (2, crew.stack.words() - 3, individuals * rows + 3);
+            let mut own = vec![0; count * apart];
+            let shared = words(&mut crew.values[0][0]).to_vec();
+            for (individual, values) in crew.values.iter_mut().enumerate() {
+                let all = words(&mut values[0])[..crew.stack.words() * rows].chunks_exact_mut(rows);
+                for ((k, all), shared) in all.enumerate().zip(shared.chunks_exact(rows)) {
+                    match k.checked_sub(first).filter(|k| *k < count) {
+                        Some(k) => own[k * apart + individual * rows..][..rows].copy_from_slice(all),
+                        None => all.copy_from_slice(shared),
+                    }
+                }
+            }
+            let apart_from_all = crew.run(0..individuals, forward);
+            let together = crew.run(0..individuals, |stack, pass| {
+                pass.values.iter_mut().for_each(|values| values[0].fill(ZEROS));
+                let shared = Some(Shared { words: &shared, own: &own, apart, first, count });
+                forward(stack, &mut Pass { shared, values: pass.values, sums: pass.sums, out: pass.out, ..*pass });
+            });
+            assert!(apart_from_all.iter().any(|x| *x != 0.0));
+            assert_eq!(together, apart_from_all, "{text}, {individuals} × {rows} rows");
         }
     }
 }

@@ -607,7 +607,10 @@ mod tests {
         let mut values = [[vec![ZEROS; stack.widest()], vec![ZEROS; stack.widest()]]];
         put_inputs(stack, &given, &mut values[0][0]);
         let sums = &mut NO_SUMS.clone();
-        forward(stack, &mut Pass { weights: &weights, values: &mut values, sums, out: &mut out, rows: 1 });
+        forward(
+            stack,
+            &mut Pass { weights: &weights, shared: None, values: &mut values, sums, out: &mut out, rows: 1 },
+        );
         out
     }
 

@@ -3,10 +3,10 @@
 #![expect(unsafe_code, reason = "intrinsics, called only behind the detection of their features")]
 #![expect(clippy::needless_range_loop, reason = "several arrays at once, without closures")]
 
-use super::heads_simd::{self, Outputs};
+use super::heads_simd;
 use super::lanes_simd::Lanes;
 use super::stack::{Dense, FEW, LANES, Line, Stack};
-use super::stack_simd::{self, Inputs, Pass, Square, Sums};
+use super::stack_simd::{self, Pass, Pending};
 use super::tanh_simd::tanh_of;
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
@@ -32,14 +32,14 @@ pub(super) fn forward_avx2(stack: &Stack, pass: &mut Pass<'_>) {
 
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx2,fma")]
-pub(super) fn square(block: &Square<'_>, values: &mut [[Vec<Line>; 2]], sums: &mut Sums) {
-    stack_simd::square::<Sixteen>(block, values, sums);
+pub(super) fn squares(layer: &Dense, number: usize, pass: &mut Pass<'_>, pending: Option<Pending>) -> Option<Pending> {
+    stack_simd::squares::<Sixteen>(layer, number, pass, pending)
 }
 
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx2,fma")]
-pub(super) fn heads(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
-    heads_simd::heads::<Sixteen>(layer, weights, x, out, rows);
+pub(super) fn heads(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
+    heads_simd::heads::<Sixteen>(layer, number, pass);
 }
 
 /// The sums of the lanes of four: of the first quarters of all four, of the second and so on.
