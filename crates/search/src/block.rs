@@ -6,6 +6,7 @@
 //! is found is the same, to the bit.
 
 use crate::evaluate::Evaluate;
+use crate::lanes::{LANES, Lanes};
 use crate::run::Root;
 use crate::select;
 use crate::settings::{Mode, RootRule, Settings};
@@ -19,6 +20,8 @@ pub(crate) struct Block<W: World> {
     gumbels: Vec<f32>,        // [roots, A]
     sequences: Vec<Vec<u32>>, // [considered] how many visits the action of each simulation has
     leaves: Vec<Leaf>,
+    lanes: Lanes,
+    ahead: Vec<(usize, u32)>,   // [lanes] roots, and nodes that choose
     waiting: Vec<(usize, u32)>, // roots, and decisions whose priors are needed
     shown: Vec<f32>,            // [rows, inputs]
     asked: Vec<(usize, u32)>,   // [rows] root and decision
@@ -55,6 +58,8 @@ impl<W: World> Block<W> {
             gumbels: Vec::new(),
             sequences: (0..=considered).map(sequence).collect(),
             leaves: Vec::new(),
+            lanes: Lanes::new(actions),
+            ahead: Vec::new(),
             waiting: Vec::new(),
             shown: Vec::new(),
             asked: Vec::new(),
@@ -105,8 +110,8 @@ impl<W: World> Block<W> {
             }
             self.waiting.clear();
             self.evaluate(world, evaluator, settings)?;
-            self.back_up(settings);
             done += together;
+            self.back_up(settings, done as usize);
         }
         Ok(())
     }
@@ -168,24 +173,16 @@ impl<W: World> Block<W> {
         simulation: usize,
         waits: bool,
     ) -> Arrival {
-        let actions = world.actions();
         let mut node = from;
         loop {
+            let edge = match self.trees[root].nodes[node as usize].next {
+                NONE => self.choose(settings, root, node, simulation),
+                chosen => chosen,
+            };
             let tree = &mut self.trees[root];
-            let own: Node = tree.nodes[node as usize];
-            let edges = tree.edges_of(node);
-            let edge = match (own.decision, settings.rule) {
-                (false, _) => select::due(edges),
-                (true, RootRule::Puct { init, base }) => select::puct(&own, edges, init, base),
-                (true, RootRule::Gumbel { considered, .. }) if node == 0 => {
-                    let considered = considered.min(own.legal.count_ones() as usize);
-                    let visits = self.sequences[considered][simulation];
-                    let gumbels = &self.gumbels[root * actions..(root + 1) * actions];
-                    select::gumbel_root(&own, edges, gumbels, visits)
-                }
-                (true, RootRule::Gumbel { .. }) => select::gumbel_interior(&own, edges),
-            } as u32;
-            tree.nodes[node as usize].visits += 1;
+            let own = &mut tree.nodes[node as usize];
+            own.visits += 1;
+            own.next = NONE;
             let taken = tree.edge(node, edge);
             taken.visits += 1;
             let (child, first_visit) = (taken.child, taken.visits == 1);
@@ -200,6 +197,25 @@ impl<W: World> Block<W> {
                 child => node = child,
             }
         }
+    }
+
+    /// The edge that a simulation takes at a node.
+    fn choose(&self, settings: &Settings, root: usize, node: u32, simulation: usize) -> u32 {
+        let tree = &self.trees[root];
+        let (own, edges) = (&tree.nodes[node as usize], tree.edges_of(node));
+        let edge = match (own.decision, settings.rule) {
+            (false, _) => select::due(edges),
+            (true, RootRule::Puct { init, base }) => select::puct(own, edges, init, base),
+            (true, RootRule::Gumbel { considered, .. }) if node == 0 => {
+                let considered = considered.min(own.legal.count_ones() as usize);
+                let visits = self.sequences[considered][simulation];
+                let actions = edges.len();
+                let gumbels = &self.gumbels[root * actions..(root + 1) * actions];
+                select::gumbel_root(own, edges, gumbels, visits)
+            }
+            (true, RootRule::Gumbel { .. }) => select::gumbel_interior(own, edges),
+        };
+        edge as u32
     }
 
     /// Whether no decision follows: the clock of the search has run out, or the account has ended.
@@ -269,8 +285,8 @@ impl<W: World> Block<W> {
     ) {
         let tree = &mut self.trees[root];
         let Node { market, depth, .. } = tree.nodes[decision as usize];
-        let account = tree.accounts[decision as usize];
-        let step = world.step(known, &account, action as usize, tree.market(market), tree.market(place));
+        let account = &tree.accounts[decision as usize];
+        let step = world.step(known, account, action as usize, tree.market(market), tree.market(place));
         let child = tree.add_decision(world, known, behind, depth + 1, place, step.account);
         let edge = tree.edge(behind.0, behind.1);
         (edge.child, edge.reward, edge.discount) = (child, step.reward, step.discount);
@@ -325,9 +341,10 @@ impl<W: World> Block<W> {
         Ok(())
     }
 
-    /// What all simulations under way found, in their order.
-    fn back_up(&mut self, settings: &Settings) {
-        for Leaf { root, node, edge } in self.leaves.drain(..) {
+    /// What all simulations under way found, in their order; `next` is the simulation that follows them.
+    fn back_up(&mut self, settings: &Settings, next: usize) {
+        for at in 0..self.leaves.len() {
+            let Leaf { root, node, edge } = self.leaves[at];
             let tree = &mut self.trees[root];
             let found = match edge {
                 None => node,
@@ -337,6 +354,41 @@ impl<W: World> Block<W> {
                 },
             };
             tree.back_up(settings.mode, found);
+            if settings.mode == Mode::Reference && next < settings.simulations as usize {
+                self.choose_ahead(settings, root, found, next);
+            }
+        }
+        self.leaves.clear();
+        self.choose_in_lanes();
+    }
+
+    /// Every node on the way that was backed up chooses what the next simulation takes. These choices do not wait for
+    /// each other, as those on a way down do, so those of Gumbel MuZero are made in lanes.
+    fn choose_ahead(&mut self, settings: &Settings, root: usize, end: u32, simulation: usize) {
+        let has_lanes = matches!(settings.rule, RootRule::Gumbel { .. });
+        let mut node = end;
+        while node != NONE {
+            let tree = &mut self.trees[root];
+            let own = &tree.nodes[node as usize];
+            let parent = own.parent;
+            if has_lanes && own.decision && parent != NONE && node != end {
+                self.lanes.set(self.ahead.len(), own, tree.edges_of(node));
+                self.ahead.push((root, node));
+                if self.ahead.len() == LANES {
+                    self.choose_in_lanes();
+                }
+            } else {
+                self.trees[root].nodes[node as usize].next = self.choose(settings, root, node, simulation);
+            }
+            node = parent;
+        }
+    }
+
+    fn choose_in_lanes(&mut self) {
+        if !self.ahead.is_empty() {
+            for ((root, node), edge) in self.ahead.drain(..).zip(self.lanes.choose()) {
+                self.trees[root].nodes[node as usize].next = edge;
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ mod block;
 mod bootstrap;
 pub mod cuda;
 mod evaluate;
+mod lanes;
 mod learned;
 mod linear;
 mod market;

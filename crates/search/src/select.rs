@@ -8,10 +8,10 @@ use crate::tree::{Edge, Node};
 /// Actions of a decision, at most.
 const MOST: usize = 32;
 /// What is divided by where all values are the same.
-const TINY: f32 = 1e-8;
+pub(crate) const TINY: f32 = 1e-8;
 /// Gumbel MuZero's scale of values: `(50 + most visits) / 10`.
-const VISITS_AT_FIRST: f32 = 50.0;
-const VALUE_SCALE: f32 = 0.1;
+pub(crate) const VISITS_AT_FIRST: f32 = 50.0;
+pub(crate) const VALUE_SCALE: f32 = 0.1;
 
 /// The action with the largest score; the first of equals.
 fn best(legal: u32, scores: impl Iterator<Item = f32>) -> usize {
@@ -76,8 +76,12 @@ pub(crate) fn gumbel_root(node: &Node, edges: &[Edge], gumbels: &[f32], visits: 
 
 /// The rule of Gumbel MuZero below the root: visits shall become as the improved policy is.
 pub(crate) fn gumbel_interior(node: &Node, edges: &[Edge]) -> usize {
-    let improved = improved(node, edges);
     let all: u32 = edges.iter().map(|edge| edge.visits).sum();
+    if all == 0 {
+        // All values are the same, so the improved policy is the prior.
+        return best(node.legal, edges.iter().map(|edge| edge.prior));
+    }
+    let improved = improved(node, edges);
     let share = 1.0 / (1.0 + all as f32);
     best(node.legal, edges.iter().zip(improved).map(|(edge, p)| p - edge.visits as f32 * share))
 }

@@ -13,7 +13,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const PENDING: u32 = 1 << 31;
 
 /// A decision, or an afterstate with its chances.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Node {
     pub(crate) parent: u32,
     /// Which edge of the parent leads here.
@@ -36,6 +36,8 @@ pub(crate) struct Node {
     pub(crate) raw: f32,
     /// Mean of what was backed up; of an afterstate of the honest mode the mean over its codes.
     pub(crate) value: f32,
+    /// The edge that the next simulation takes; none where it is chosen when one comes.
+    pub(crate) next: u32,
 }
 
 /// An action of a decision, or a code of an afterstate.
@@ -215,6 +217,7 @@ impl<W: World> Tree<W> {
             done: 1,
             raw: 0.0,
             value: 0.0,
+            next: NONE,
         });
         self.accounts.push(account);
         (self.nodes.len() - 1) as u32
