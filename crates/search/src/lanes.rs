@@ -17,58 +17,54 @@ type Lane = [f32; LANES];
 #[derive(Debug, Clone, Copy)]
 struct Action {
     visits: Lane,
-    untried: Lane, // 1 where it was not tried
-    weight: Lane,  // its prior where it was tried
-    logit: Lane,   // -inf where it is not legal
-    barrier: Lane, // 0, or -inf where it is not legal
-    q: Lane,       // 0 where it was not tried; becomes the improved policy
+    prior: Lane,
+    logit: Lane, // of one that is not legal so small that e^logit is 0
+    q: Lane,     // becomes the improved policy
 }
 
 /// Nodes that wait for a choice. A lane that was not set has the numbers of an earlier node.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     raw: Lane,
-    first: [u32; LANES], // legal action
+    legal: [u32; LANES],
     actions: Vec<Action>,
 }
 
 impl Lanes {
     pub(crate) fn new(actions: usize) -> Lanes {
         let zero = [0.0; LANES];
-        let action = Action { visits: zero, untried: zero, weight: zero, logit: zero, barrier: zero, q: zero };
-        Lanes { raw: zero, first: [0; LANES], actions: vec![action; actions] }
+        let action = Action { visits: zero, prior: zero, logit: zero, q: zero };
+        Lanes { raw: zero, legal: [0; LANES], actions: vec![action; actions] }
     }
 
     /// Puts a node, of which an action was tried, into a lane.
     pub(crate) fn set(&mut self, lane: usize, node: &Node, edges: &[Edge]) {
-        self.raw[lane] = node.raw;
-        self.first[lane] = node.legal.trailing_zeros();
-        for (at, (own, edge)) in self.actions.iter_mut().zip(edges).enumerate() {
-            // Factors, as no branch on them could be predicted.
-            let tried = edge.visits.min(1) as f32;
-            let is_legal = node.legal >> at & 1 != 0;
+        (self.raw[lane], self.legal[lane]) = (node.raw, node.legal);
+        for (own, edge) in self.actions.iter_mut().zip(edges) {
             own.visits[lane] = edge.visits as f32;
-            own.untried[lane] = 1.0 - tried;
-            own.weight[lane] = tried * larger(edge.prior, f32::MIN_POSITIVE);
-            own.logit[lane] = if is_legal { edge.logit } else { f32::NEG_INFINITY };
-            own.barrier[lane] = if is_legal { 0.0 } else { f32::NEG_INFINITY };
-            own.q[lane] = tried * edge.q();
+            own.prior[lane] = edge.prior;
+            own.logit[lane] = edge.logit;
+            own.q[lane] = edge.q();
         }
     }
 
     /// The action that each node takes: visits shall become as the improved policy is.
     pub(crate) fn choose(&mut self) -> [u32; LANES] {
-        let [mut visits, mut most_visits, mut tried, mut weighted] = [[0.0; LANES]; 4];
-        for own in &self.actions {
+        let [mut visits, mut most_visits, mut priors, mut weighted] = [[0.0; LANES]; 4];
+        for own in &mut self.actions {
+            // Factors, as no branch on them could be predicted: 1 where an action was tried.
+            let tried = lane(|l| smaller(own.visits[l], 1.0));
+            let prior = lane(|l| tried[l] * larger(own.prior[l], f32::MIN_POSITIVE));
+            own.q = lane(|l| tried[l] * own.q[l]);
             visits = lane(|l| visits[l] + own.visits[l]);
             most_visits = lane(|l| larger(own.visits[l], most_visits[l]));
-            tried = lane(|l| tried[l] + own.weight[l]);
-            weighted = lane(|l| weighted[l] + own.weight[l] * own.q[l]);
+            priors = lane(|l| priors[l] + prior[l]);
+            weighted = lane(|l| weighted[l] + prior[l] * own.q[l]);
         }
-        let mixed = lane(|l| (self.raw[l] + visits[l] * (weighted[l] / tried[l])) / (visits[l] + 1.0));
+        let mixed = lane(|l| (self.raw[l] + visits[l] * (weighted[l] / priors[l])) / (visits[l] + 1.0));
         let (mut least, mut most) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
         for own in &mut self.actions {
-            own.q = lane(|l| own.q[l] + own.untried[l] * mixed[l]);
+            own.q = lane(|l| own.q[l] + (1.0 - smaller(own.visits[l], 1.0)) * mixed[l]);
             least = lane(|l| smaller(own.q[l], least[l]));
             most = lane(|l| larger(own.q[l], most[l]));
         }
@@ -85,9 +81,10 @@ impl Lanes {
             sum = lane(|l| sum[l] + own.q[l]);
         }
         let share = lane(|l| 1.0 / (1.0 + visits[l]));
-        let (mut found, mut best) = (self.first, [f32::NEG_INFINITY; LANES]);
+        let (mut found, mut best) = (self.legal.map(u32::trailing_zeros), [f32::NEG_INFINITY; LANES]);
         for (action, own) in (0..).zip(&self.actions) {
-            let scores = lane(|l| own.q[l] / sum[l] - own.visits[l] * share[l] + own.barrier[l]);
+            let barrier = lane(|l| if self.legal[l] >> action & 1 != 0 { 0.0 } else { f32::NEG_INFINITY });
+            let scores = lane(|l| own.q[l] / sum[l] - own.visits[l] * share[l] + barrier[l]);
             found = std::array::from_fn(|l| if scores[l] > best[l] { action } else { found[l] });
             best = lane(|l| larger(scores[l], best[l]));
         }
@@ -126,20 +123,24 @@ mod tests {
             for round in 0..200 {
                 let mut wanted = [0; LANES];
                 for (l, wanted) in wanted.iter_mut().enumerate() {
-                    let mut edge = |logit: f32| Edge {
-                        child: NONE,
-                        visits: (random.unit() * 4.0) as u32,
-                        logit,
-                        prior: logit.exp(),
-                        value: random.unit() as f32,
-                        reward: if round % 3 == 0 { 0.0 } else { random.unit() as f32 - 0.5 },
-                        discount: if round % 5 == 0 { 0.0 } else { 0.99 },
-                    };
-                    let mut edges: Vec<Edge> = (0..actions).map(|a| edge(-((a * 7 + l) as f32 % 5.0))).collect();
-                    edges[l % actions].visits += 1;
                     let all = u32::MAX >> (32 - actions);
-                    let legal = if l % 2 == 0 { all } else { all & !(1 << (l % actions)) };
-                    let node = Node { legal: if legal == 0 { all } else { legal }, raw: 0.3, ..Node::default() };
+                    let legal = if l % 2 == 0 || actions == 1 { all } else { all & !(1 << (l % actions)) };
+                    let mut edge = |action: usize| {
+                        let is_legal = legal >> action & 1 != 0;
+                        let logit = if is_legal { -((action * 7 + l) as f32 % 5.0) } else { f32::MIN };
+                        Edge {
+                            child: NONE,
+                            visits: if is_legal { (random.unit() * 4.0) as u32 } else { 0 },
+                            logit,
+                            prior: logit.exp(),
+                            value: random.unit() as f32,
+                            reward: if round % 3 == 0 { 0.0 } else { random.unit() as f32 - 0.5 },
+                            discount: if round % 5 == 0 { 0.0 } else { 0.99 },
+                        }
+                    };
+                    let mut edges: Vec<Edge> = (0..actions).map(&mut edge).collect();
+                    edges[legal.trailing_zeros() as usize].visits += 1;
+                    let node = Node { legal, raw: 0.3, ..Node::default() };
                     lanes.set(l, &node, &edges);
                     *wanted = select::gumbel_interior(&node, &edges) as u32;
                 }

@@ -42,6 +42,7 @@ pub(crate) fn puct(node: &Node, edges: &[Edge], init: f32, base: f32) -> usize {
 
 /// Values of all actions as Gumbel MuZero sees them: those of actions not tried are a mixture of the node's own value
 /// and the others', all are scaled to a range of 1, and they count more with visits.
+#[inline(always)]
 fn completed(node: &Node, edges: &[Edge]) -> [f32; MOST] {
     let (mut visits, mut most_visits, mut tried, mut weighted) = (0, 0, 0.0, 0.0);
     for edge in edges.iter().filter(|edge| edge.visits > 0) {
@@ -66,6 +67,15 @@ fn completed(node: &Node, edges: &[Edge]) -> [f32; MOST] {
 
 /// The root's rule of Gumbel MuZero: the best of those with so many visits.
 pub(crate) fn gumbel_root(node: &Node, edges: &[Edge], gumbels: &[f32], visits: u32) -> usize {
+    // Most worlds have three actions: compilers unroll loops of a known length.
+    match edges {
+        [_, _, _] => root_of(node, &edges[..3], gumbels, visits),
+        _ => root_of(node, edges, gumbels, visits),
+    }
+}
+
+#[inline(always)]
+fn root_of(node: &Node, edges: &[Edge], gumbels: &[f32], visits: u32) -> usize {
     let values = completed(node, edges);
     let scores = edges.iter().zip(gumbels).zip(values).map(|((edge, gumbel), value)| {
         let score = (gumbel + edge.logit + value).max(-1e9);
