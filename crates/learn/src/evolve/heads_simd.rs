@@ -24,15 +24,14 @@ pub(super) fn heads<F: Format>(layer: &Dense, number: usize, pass: &mut Pass<'_>
 #[inline(always)]
 fn heads_of<F: Format, const O: usize>(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
     let (rows, apart) = (pass.rows, pass.values.len() * pass.rows);
+    // Rows of the first layer are side by side.
+    if number > 0 && rows.is_multiple_of(FEW) && layer.activation == Activation::Identity {
+        return fours::<F, O>(layer, number, pass);
+    }
     for (individual, (weights, values)) in pass.weights.iter().zip(&*pass.values).enumerate() {
         let x = inputs_of(layer, number, &values[number % 2], rows);
-        let weights = &weights[layer.at..][..layer.weights()];
         let out = Outputs { out: &mut *pass.out, first: individual * rows, apart };
-        if x.apart == 1 && rows.is_multiple_of(FEW) && layer.activation == Activation::Identity {
-            fours::<F, O>(layer, weights, x, out, rows);
-        } else {
-            head::<F, O>(layer, weights, x, out, rows);
-        }
+        head::<F, O>(layer, &weights[layer.at..][..layer.weights()], x, out, rows);
     }
 }
 
@@ -43,39 +42,38 @@ struct Outputs<'a> {
     apart: usize,
 }
 
-/// That of one individual whose rows are whole fours in whole lines: as below, without a choice on the way.
+/// The same where rows are whole fours in whole lines: without a choice on the way.
 #[inline(always)]
-fn fours<F: Format, const O: usize>(layer: &Dense, weights: &[Line], x: Inputs<'_>, out: Outputs<'_>, rows: usize) {
-    let each = layer.words.div_ceil(LANES);
-    assert!(
-        weights.len() > O * each
-            && x.row == each * LANES
-            && x.x.len() >= rows * x.row
-            && out.out.len() >= out.first + (O - 1) * out.apart + rows,
-        "memory of a head"
-    );
-    let (w, x, to) = (weights.as_ptr(), x.x.as_ptr().cast::<Line>(), out.out[out.first..].as_mut_ptr());
-    for row in (0..rows).step_by(FEW) {
-        let mut sums = [[F::Sums::splat(0.0); FEW]; O];
-        // SAFETY: weights, rows and room for their outputs are there.
-        unsafe {
-            for v in 0..each {
-                let mut inputs = [F::splat(0); FEW];
-                for r in 0..FEW {
-                    inputs[r] = F::load(&*x.add((row + r) * each + v));
-                }
-                for o in 0..O {
-                    let w = F::load(&*w.add(o * each + v));
+fn fours<F: Format, const O: usize>(layer: &Dense, number: usize, pass: &mut Pass<'_>) {
+    let (rows, apart, each) = (pass.rows, pass.values.len() * pass.rows, layer.words.div_ceil(LANES));
+    assert!(pass.out.len() >= O * apart && layer.weights() > O * each, "memory of a head");
+    let mut to = pass.out.as_mut_ptr();
+    for (weights, values) in pass.weights.iter().zip(&*pass.values) {
+        let (weights, x) = (&weights[layer.at..], &values[number % 2]);
+        assert!(weights.len() >= layer.weights() && x.len() >= rows * each, "weights and inputs of a head");
+        let (w, mut x) = (weights.as_ptr(), x.as_ptr());
+        for _ in 0..rows / FEW {
+            let mut sums = [[F::Sums::splat(0.0); FEW]; O];
+            // SAFETY: weights, rows and room for their outputs are there.
+            unsafe {
+                for v in 0..each {
+                    let mut inputs = [F::splat(0); FEW];
                     for r in 0..FEW {
-                        sums[o][r] = F::add_products(sums[o][r], w, inputs[r]);
+                        inputs[r] = F::load(&*x.add(r * each + v));
+                    }
+                    for o in 0..O {
+                        let w = F::load(&*w.add(o * each + v));
+                        for r in 0..FEW {
+                            sums[o][r] = F::add_products(sums[o][r], w, inputs[r]);
+                        }
                     }
                 }
-            }
-            let bias = &(*w.add(O * each)).0;
-            for o in 0..O {
-                let [a, b, c, d] = F::Sums::sums(sums[o]);
-                *to.add(o * out.apart + row).cast::<[f32; FEW]>() =
-                    [a + bias[o], b + bias[o], c + bias[o], d + bias[o]];
+                let bias = &(*w.add(O * each)).0;
+                for o in 0..O {
+                    let [a, b, c, d] = F::Sums::sums(sums[o]);
+                    *to.add(o * apart).cast::<[f32; FEW]>() = [a + bias[o], b + bias[o], c + bias[o], d + bias[o]];
+                }
+                (x, to) = (x.add(FEW * each), to.add(FEW));
             }
         }
     }

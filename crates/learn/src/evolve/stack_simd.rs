@@ -128,25 +128,26 @@ pub(super) struct Pending {
     line: usize,
 }
 
-/// Rows and lines of a block whose activation is left for later; parts that it is activated in.
+/// Rows and lines of a block whose activation is left for later. It is activated row by row: tangents of four lines
+/// wait less for each other than those of two.
 const SQUARE: usize = 4;
-const PARTS: usize = SQUARE * SQUARE / 2;
 
 impl Pending {
-    /// Activates two lines.
+    /// Activates a row.
     ///
     /// # Safety
     ///
     /// `values` are those that it names, and have room for it.
     #[inline(always)]
-    unsafe fn activate<F: Format>(self, by: Activation, part: usize, sums: *const Line, values: *mut Line) {
-        let (row, two) = (part / 2, part % 2 * 2);
+    unsafe fn activate<F: Format>(self, by: Activation, row: usize, sums: *const Line, values: *mut Line) {
+        let mut x = [[F::Sums::splat(0.0); SQUARE]];
         // SAFETY: as above; there are sixteen lines of sums.
         unsafe {
-            let at = sums.add(row * SQUARE + two);
-            let mut x = [[F::Sums::load(&*at), F::Sums::load(&*at.add(1))]];
-            activate_rows::<F, 1, 2>(by, &mut x);
-            F::put(x[0], values.add(self.first + row * self.each), self.line + two);
+            for v in 0..SQUARE {
+                x[0][v] = F::Sums::load(&*sums.add(row * SQUARE + v));
+            }
+            activate_rows::<F, 1, SQUARE>(by, &mut x);
+            F::put(x[0], values.add(self.first + row * self.each), self.line);
         }
     }
 
@@ -160,9 +161,9 @@ impl Pending {
     fn activate_all<F: Format>(self, by: Activation, values: &mut [[Vec<Line>; 2]], sums: &Sums) {
         let values = &mut values[self.individual][self.values];
         assert!(self.fits(values), "memory of a block");
-        for part in 0..PARTS {
+        for row in 0..SQUARE {
             // SAFETY: there is room.
-            unsafe { self.activate::<F>(by, part, sums[self.sums].as_ptr(), values.as_mut_ptr()) };
+            unsafe { self.activate::<F>(by, row, sums[self.sums].as_ptr(), values.as_mut_ptr()) };
         }
     }
 }
@@ -340,12 +341,11 @@ fn squares_of<F: Format, const SHARED: bool>(
                     let target = &mut pass.values[before.individual][before.values];
                     assert!(before.fits(target), "memory of the block before");
                     let (target, tangents) = (target.as_mut_ptr(), pass.sums[1 - turn].as_ptr());
-                    let share = words / PARTS;
-                    for part in 0..PARTS {
-                        for _ in 0..share {
+                    for row in 0..SQUARE {
+                        for _ in 0..words / SQUARE {
                             word!();
                         }
-                        before.activate::<F>(Activation::Tanh, part, tangents, target);
+                        before.activate::<F>(Activation::Tanh, row, tangents, target);
                     }
                 }
                 while k < words {
