@@ -25,7 +25,7 @@ pub fn simd() -> Vec<&'static str> {
             ("avx2", is_x86_feature_detected!("avx2")),
             ("avx512f", is_x86_feature_detected!("avx512f")),
             ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
-            ("amx-bf16", crate::cpu::has_tiles()),
+            ("amx-bf16", crate::amx::is_here()),
         ];
         found.extend(known.into_iter().filter_map(|(name, there)| there.then_some(name)));
     }

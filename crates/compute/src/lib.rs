@@ -39,6 +39,8 @@
 //! ```
 
 pub mod allocator;
+#[cfg(target_arch = "x86_64")]
+pub mod amx;
 pub mod bf16;
 mod cpu;
 pub mod cpu_rate;

@@ -5,8 +5,6 @@
 //! number of threads and members. Products are our own, those of recurrent layers fused with their gates; other loops
 //! are written for SIMD; all look at run time what the processor has. After the first step nothing is allocated.
 
-#[cfg(target_arch = "x86_64")]
-mod amx;
 mod block;
 mod buffers;
 mod curve;
@@ -40,8 +38,6 @@ use crate::ops::step::advance;
 use crate::population::backend::{Arena, Backend, Sums};
 use crate::population::{Data, Member, Pace, Recipe, State, check};
 use crate::tables::Tables;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use amx::is_here as has_tiles;
 use data::Owned;
 pub(crate) use data::Source;
 pub(crate) use descent::Descending;

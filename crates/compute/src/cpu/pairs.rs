@@ -11,10 +11,10 @@
 
 #![expect(unsafe_code, reason = "kernels on pointers, whose ranges are checked before their loops")]
 
-use super::amx::{self, Shapes, Tiles};
 use super::memory::Floats;
 use super::simd::{Avx2, Eight, Lanes};
 use super::tile::{Product, Right, STRIP, Side};
+use crate::amx::{self, Shapes, Tiles};
 use std::arch::x86_64::*;
 use std::cell::RefCell;
 use std::mem::{MaybeUninit, transmute};

@@ -3,7 +3,8 @@
 //!
 //! A word holds a pair of inputs, the first in its low half. Products of bf16 are exact in f32; a sum takes the second
 //! of a pair, then the first, with a rounding each, and what is below the smallest normal number becomes zero: so does
-//! `vdpbf16ps`. A processor without it does the same number by number and has the same bits, slowly.
+//! `vdpbf16ps`. A processor without it does the same number by number and has the same bits, slowly. Where there are
+//! tile registers (Intel's AMX) they compute the blocks of a pass, with sums in an order of their own ([`tiles_simd`]).
 
 #![expect(unsafe_code, reason = "intrinsics, called only behind the detection of their features")]
 #![expect(clippy::needless_range_loop, reason = "several arrays at once, without closures")]
@@ -21,10 +22,26 @@ use compute::bf16::round;
 pub(super) fn forward(stack: &Stack, pass: &mut Pass<'_>) {
     #[cfg(target_arch = "x86_64")]
     if native::is_here() {
+        let held = if pass.tiles.is_none() { pass.scratch.hold_tiles(stack, pass.rows) } else { None };
+        let Pass { weights, shared, rows, .. } = *pass;
+        let (tiles, values, scratch, out) =
+            (pass.tiles.or(held.as_ref()), &mut *pass.values, &mut *pass.scratch, &mut *pass.out);
+        let mut pass = Pass { weights, shared, values, scratch, tiles, out, rows };
         // SAFETY: the features were detected.
-        return unsafe { native::forward(stack, pass) };
+        return unsafe { native::forward(stack, &mut pass) };
     }
     forward_emulated(stack, pass);
+}
+
+/// The same without tile registers.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(super) fn forward_in_pairs(stack: &Stack, pass: &mut Pass<'_>) {
+    assert!(pass.tiles.is_none());
+    match native::is_here() {
+        // SAFETY: the features were detected.
+        true => unsafe { native::forward(stack, pass) },
+        false => forward_emulated(stack, pass),
+    }
 }
 
 /// The same without instructions for bf16.
@@ -253,6 +270,7 @@ impl Paired for Plain {
 
 #[cfg(target_arch = "x86_64")]
 mod native {
+    use super::super::tiles_simd;
     use super::*;
     use std::arch::x86_64::*;
     use std::mem::transmute;
@@ -272,6 +290,10 @@ mod native {
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bf16,avx2,fma")]
     fn squares(layer: &Dense, number: usize, pass: &mut Pass<'_>, pending: Option<Pending>) -> Option<Pending> {
+        if pass.tiles.is_some() {
+            tiles_simd::squares(layer, number, pass);
+            return None;
+        }
         super::super::stack_simd::squares::<Pairs<Sixteen>>(layer, number, pass, pending)
     }
 

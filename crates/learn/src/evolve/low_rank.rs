@@ -302,9 +302,16 @@ mod tests {
                     own.iter().enumerate().for_each(|(k, x)| inputs[k * rows + row] = *x);
                 }
                 let (weights, mut out) = ([weights], vec![0.0f32; stack.outputs() * rows]);
-                let sums = &mut stack_simd::NO_SUMS.clone();
-                let mut pass =
-                    stack_simd::Pass { weights: &weights, shared: None, values: &mut whole, sums, out: &mut out, rows };
+                let scratch = &mut stack_simd::Scratch::new();
+                let mut pass = stack_simd::Pass {
+                    weights: &weights,
+                    shared: None,
+                    values: &mut whole,
+                    scratch,
+                    tiles: None,
+                    out: &mut out,
+                    rows,
+                };
                 stack_simd::forward(&stack, &mut pass);
                 let most = out.iter().fold(1.0f32, |a, b| a.max(b.abs()));
                 let lines = stack.layers[stack.layers.len() - 1].lines;

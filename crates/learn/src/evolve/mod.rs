@@ -52,6 +52,8 @@ mod stack_simd_tests;
 mod strategy;
 #[cfg(target_arch = "x86_64")]
 mod tanh_simd;
+#[cfg(target_arch = "x86_64")]
+mod tiles_simd;
 mod training;
 mod views;
 #[cfg(target_arch = "x86_64")]

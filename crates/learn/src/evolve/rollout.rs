@@ -10,7 +10,7 @@ use super::fitness::Tallies;
 use super::fused_simd::prefer_side;
 use super::low_rank_simd::{self, Base};
 use super::stack::{LANES, Line, Stack, ZEROS};
-use super::stack_simd::{NO_SUMS, Pass, Shared, Sums, as_words, forward, words};
+use super::stack_simd::{Pass, Scratch, Shared, Tiles, as_words, forward, words};
 use super::strategy::{Normals, Strategy};
 use super::views::{Places, Sources, Views};
 use super::{Fitness, Hypers};
@@ -101,7 +101,7 @@ pub(super) struct Worker {
     factors: Vec<Vec<Line>>,
     /// `[individuals]` memory of a pass.
     values: Vec<[Vec<Line>; 2]>,
-    sums: Box<Sums>,
+    blocks: Box<Scratch>,
     /// `[outputs, individuals, accounts]`, of the individuals that there are.
     out: Vec<f32>,
     /// `[individuals, accounts]` bits of short, flat and long.
@@ -135,7 +135,7 @@ impl Worker {
             x: vec![0.0; if factors.is_some() { 0 } else { stack.parameters }],
             weights: vec![vec![ZEROS; stack.lines]; if factors.is_some() { 0 } else { draws * sides }],
             values: (0..draws * sides).map(|_| values()).collect(),
-            sums: Box::new(NO_SUMS),
+            blocks: Box::new(Scratch::new()),
             out: vec![0.0; lanes * stack.outputs()],
             legal: vec![0; lanes],
             scratch: vec![ZEROS; Places::new(stack, n, factors.is_some()).all / LANES],
@@ -174,10 +174,11 @@ impl Worker {
         self.make(course, strategy, normals, draws);
         let n = course.spans.first.len();
         self.begin(course);
+        let tiles = self.blocks.hold_tiles(course.stack, n);
         let shortest = course.spans.steps.iter().copied().min().unwrap_or(0);
         for t in 0..course.spans.longest() {
             self.look(course, t as usize);
-            self.pass(course, strategy, t as usize, individuals);
+            self.pass(course, strategy, t as usize, individuals, tiles.as_ref());
             let lanes = individuals * n;
             prefer(course.actions, &self.out, &self.legal[..lanes], &mut self.targets[..lanes]);
             self.accounts.step_placed(&self.targets);
@@ -216,16 +217,23 @@ impl Worker {
     }
 
     /// The nets of all individuals at step `t`.
-    fn pass(&mut self, course: &Course<'_>, strategy: &dyn Strategy, t: usize, individuals: usize) {
+    fn pass(
+        &mut self,
+        course: &Course<'_>,
+        strategy: &dyn Strategy,
+        t: usize,
+        individuals: usize,
+        tiles: Option<&Tiles>,
+    ) {
         let (stack, rows, views) = (course.stack, course.spans.first.len(), course.views);
         let inputs = as_words(views.inputs(course.sources, stack, t, &mut self.scratch));
         let (own, apart, first) = (&self.shown[..], self.observed.len() / OWN, views.own);
         let count = if views.places.in_pairs { OWN / 2 } else { OWN };
         let values = &mut self.values[..individuals];
         let Some((factors, sigma)) = strategy.factors() else {
-            let (weights, sums, out) = (&self.weights, &mut *self.sums, &mut self.out);
+            let (weights, scratch, out) = (&self.weights, &mut *self.blocks, &mut self.out);
             let shared = Some(Shared { words: inputs, own, apart, first, count });
-            return forward(stack, &mut Pass { weights, shared, values, sums, out, rows });
+            return forward(stack, &mut Pass { weights, shared, values, scratch, tiles, out, rows });
         };
         let row = views.places.row;
         for (individual, values) in values.iter_mut().enumerate() {

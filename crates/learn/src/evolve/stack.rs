@@ -189,7 +189,7 @@ impl Stack {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::stack_simd::{NO_SUMS, Pass, forward, words};
+    use super::super::stack_simd::{Pass, Scratch, forward, words};
     use super::*;
     use compute::nets::{Forward, Rows};
     use compute::{Budget, Choice, Opened, Tables};
@@ -241,10 +241,18 @@ pub(super) mod tests {
                 let mut values = [[vec![ZEROS; rows * stack.widest()], vec![ZEROS; rows * stack.widest()]]];
                 put_inputs(&stack, &given, &mut values[0][0]);
                 let (weights, mut found) = ([weights.clone()], vec![0.0; stack.outputs() * rows]);
-                let sums = &mut NO_SUMS.clone();
+                let scratch = &mut Scratch::new();
                 forward(
                     &stack,
-                    &mut Pass { weights: &weights, shared: None, values: &mut values, sums, out: &mut found, rows },
+                    &mut Pass {
+                        weights: &weights,
+                        shared: None,
+                        values: &mut values,
+                        scratch,
+                        tiles: None,
+                        out: &mut found,
+                        rows,
+                    },
                 );
                 let mut pass = Forward::new(&net, precision, rows).unwrap();
                 let mut out = vec![0.0; rows * stack.outputs()];

@@ -19,6 +19,8 @@ use super::format_simd::{Format, activate_rows};
 use super::lanes_simd::{Lanes, Plain};
 use super::stack::{Dense, LANES, Line, Stack, ZEROS};
 #[cfg(target_arch = "x86_64")]
+use super::tiles_simd::TileMemory;
+#[cfg(target_arch = "x86_64")]
 use super::wide_simd as wide;
 use compute::net::Activation;
 
@@ -30,8 +32,10 @@ pub(super) struct Pass<'a> {
     pub(super) shared: Option<Shared<'a>>,
     /// `[individuals]` memory.
     pub(super) values: &'a mut [[Vec<Line>; 2]],
-    /// Memory for the sums of two blocks.
-    pub(super) sums: &'a mut Sums,
+    /// Memory for blocks.
+    pub(super) scratch: &'a mut Scratch,
+    /// The tile registers of the thread, where it holds them.
+    pub(super) tiles: Option<&'a Tiles>,
     /// `[outputs, individuals, rows]`
     pub(super) out: &'a mut [f32],
     pub(super) rows: usize,
@@ -111,9 +115,40 @@ pub(super) fn as_words(lines: &[Line]) -> &[u32] {
 }
 
 /// The sums of two blocks: of one that is computed, and of the one before.
-pub(super) type Sums = [[Line; SQUARE * SQUARE]; 2];
+type Sums = [[Line; SQUARE * SQUARE]; 2];
 
-pub(super) const NO_SUMS: Sums = [[ZEROS; SQUARE * SQUARE]; 2];
+/// Tile registers that a thread holds.
+#[cfg(target_arch = "x86_64")]
+pub(super) type Tiles = compute::amx::Tiles;
+/// Other processors have none.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) enum Tiles {}
+
+/// Memory of a thread for blocks.
+#[derive(Debug, Clone)]
+pub(super) struct Scratch {
+    sums: Sums,
+    #[cfg(target_arch = "x86_64")]
+    pub(super) tiles: TileMemory,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Scratch {
+        Scratch {
+            sums: [[ZEROS; SQUARE * SQUARE]; 2],
+            #[cfg(target_arch = "x86_64")]
+            tiles: TileMemory::new(),
+        }
+    }
+
+    /// Takes the tile registers for passes of so many rows, until they are dropped; none where they are not used.
+    pub(super) fn hold_tiles(&mut self, stack: &Stack, rows: usize) -> Option<Tiles> {
+        #[cfg(target_arch = "x86_64")]
+        return self.tiles.hold(stack, rows);
+        #[cfg(not(target_arch = "x86_64"))]
+        None
+    }
+}
 
 /// Sums of four rows and four lines whose tangents are still to be computed.
 #[derive(Clone, Copy)]
@@ -130,7 +165,7 @@ pub(super) struct Pending {
 
 /// Rows and lines of a block whose activation is left for later. It is activated row by row: tangents of four lines
 /// wait less for each other than those of two.
-const SQUARE: usize = 4;
+pub(super) const SQUARE: usize = 4;
 
 impl Pending {
     /// Activates a row.
@@ -182,7 +217,7 @@ pub(super) fn layers<F: Format>(stack: &Stack, pass: &mut Pass<'_>) {
         }
         // What is left of the layer before is computed meanwhile, unless it is about to be read.
         if let Some(left) = pending.take_if(|left| !in_squares || left.individual == 0) {
-            left.activate_all::<F>(Activation::Tanh, pass.values, pass.sums);
+            left.activate_all::<F>(Activation::Tanh, pass.values, &pass.scratch.sums);
         }
         if layer.turned {
             F::heads(layer, number, pass);
@@ -340,7 +375,7 @@ fn squares_of<F: Format, const SHARED: bool>(
                 if let Some(before) = pending {
                     let target = &mut pass.values[before.individual][before.values];
                     assert!(before.fits(target), "memory of the block before");
-                    let (target, tangents) = (target.as_mut_ptr(), pass.sums[1 - turn].as_ptr());
+                    let (target, tangents) = (target.as_mut_ptr(), pass.scratch.sums[1 - turn].as_ptr());
                     for row in 0..SQUARE {
                         for _ in 0..words / SQUARE {
                             word!();
@@ -352,7 +387,7 @@ fn squares_of<F: Format, const SHARED: bool>(
                     word!();
                 }
             }
-            let own = &mut pass.sums[turn];
+            let own = &mut pass.scratch.sums[turn];
             for r in 0..SQUARE {
                 for v in 0..SQUARE {
                     sums[r][v].store(&mut own[r * SQUARE + v]);
@@ -362,7 +397,7 @@ fn squares_of<F: Format, const SHARED: bool>(
             pending = match layer.activation {
                 Activation::Tanh => Some(block),
                 activation => {
-                    block.activate_all::<F>(activation, pass.values, pass.sums);
+                    block.activate_all::<F>(activation, pass.values, &pass.scratch.sums);
                     None
                 }
             };

@@ -3,10 +3,11 @@
 #![expect(unsafe_code, reason = "passes for narrower instructions, and lines as words")]
 
 use super::bf16_simd;
+use super::bf16_tanh_simd::of as tanh_of;
 use super::lanes_simd::Plain;
 use super::stack::tests::put_inputs;
-use super::stack::{Line, Stack, ZEROS};
-use super::stack_simd::{NO_SUMS, Pass, Shared, forward, layers, words};
+use super::stack::{Dense, Line, Stack, ZEROS};
+use super::stack_simd::{Pass, Scratch, Shared, forward, layers, words};
 use super::wide_simd as wide;
 use compute::population::Precision;
 
@@ -48,8 +49,19 @@ impl Crew {
     /// The outputs of some of them.
     fn run(&self, own: std::ops::Range<usize>, by: impl Fn(&Stack, &mut Pass<'_>)) -> Vec<f32> {
         let (mut values, mut out) = (self.values[own.clone()].to_vec(), vec![0.0; own.len() * self.each()]);
-        let (weights, sums) = (&self.weights[own], &mut NO_SUMS.clone());
-        by(&self.stack, &mut Pass { weights, shared: None, values: &mut values, sums, out: &mut out, rows: self.rows });
+        let (weights, scratch) = (&self.weights[own], &mut Scratch::new());
+        by(
+            &self.stack,
+            &mut Pass {
+                weights,
+                shared: None,
+                values: &mut values,
+                scratch,
+                tiles: None,
+                out: &mut out,
+                rows: self.rows,
+            },
+        );
         out
     }
 
@@ -89,10 +101,73 @@ fn bf16_has_the_same_bits_everywhere() {
             let bits = |by: fn(&Stack, &mut Pass<'_>)| -> Vec<u32> {
                 crew.run(0..individuals, by).into_iter().map(f32::to_bits).collect()
             };
-            let (found, emulated) = (bits(forward), bits(bf16_simd::forward_emulated));
+            let (found, emulated) = (bits(bf16_simd::forward_in_pairs), bits(bf16_simd::forward_emulated));
             assert_eq!(found, emulated, "{text}, {individuals} × {rows} rows");
             assert!(crew.run(0..individuals, forward).iter().all(|x| x.is_finite()), "{text}");
         }
+    }
+}
+
+/// Blocks in tile registers are products of pairs in their order: those of 32 inputs at once, the first and the second
+/// of each pair apart, the bias last.
+#[test]
+fn tiles_add_products_in_their_order() {
+    for (text, rows) in [
+        (NETS[0], 4),
+        (NETS[0], 8),
+        ("a:dense47 / 128t-64t / policy:3", 20),
+        ("row:3 + a:dense8 / 64t-16t / policy:4", 16),
+    ] {
+        let mut crew = Crew::new(text, Precision::Bf16, 3, rows);
+        let (weights, scratch) = (crew.weights.clone(), &mut Scratch::new());
+        let Some(tiles) = scratch.hold_tiles(&crew.stack, rows) else {
+            // There is nothing to hold to the definition on a processor without tiles.
+            return;
+        };
+        let stack = crew.stack.clone();
+        let given: Vec<Vec<u32>> = crew.values.iter_mut().map(|own| words(&mut own[0]).to_vec()).collect();
+        let mut out = vec![0.0; 3 * crew.each()];
+        let (tiles, values) = (Some(&tiles), &mut crew.values);
+        forward(&stack, &mut Pass { weights: &weights, shared: None, values, scratch, tiles, out: &mut out, rows });
+        // Outputs of both first layers are there still.
+        for (individual, own) in crew.values.iter_mut().enumerate() {
+            let [second, first] = own;
+            let layer = &stack.layers[0];
+            let input = |row: usize, k: usize| given[individual][k * rows + row];
+            check_layer(layer, &weights[individual], rows, input, words(first));
+            let each = layer.lines.div_ceil(2) * 16;
+            let input = |row: usize, k: usize| words(first)[row * each + k];
+            check_layer(&stack.layers[1], &weights[individual], rows, input, words(second));
+        }
+    }
+}
+
+/// Holds rows of a layer, whole fours of rows and lines of it, to its definition.
+fn check_layer(
+    layer: &Dense,
+    weights: &[Line],
+    rows: usize,
+    mut input: impl FnMut(usize, usize) -> u32,
+    found: &[u32],
+) {
+    let half = |word: u32, second: bool| f32::from_bits(if second { word & 0xffff_0000 } else { word << 16 });
+    let (own, each) = (&weights[layer.at..], layer.lines.div_ceil(2) * 16);
+    for (row, output) in (0..rows).flat_map(|row| (0..layer.lines / 4 * 64).map(move |output| (row, output))) {
+        let weight = |k: usize| own[k * layer.lines + output / 16].0[output % 16].to_bits();
+        let mut sum = 0.0f32;
+        for first in (0..layer.words).step_by(16) {
+            let mut halves = [0.0f32; 2];
+            for k in first..layer.words.min(first + 16) {
+                let (x, w) = (input(row, k), weight(k));
+                for (sum, second) in halves.iter_mut().zip([false, true]) {
+                    *sum = half(x, second).mul_add(half(w, second), *sum);
+                }
+            }
+            sum += halves[0] + halves[1];
+        }
+        let wanted = compute::bf16::round(tanh_of(sum + f32::from_bits(weight(layer.words)))).to_bits();
+        let found = half(found[row * each + output / 2], output % 2 == 1).to_bits();
+        assert_eq!(found, wanted, "row {row}, output {output}");
     }
 }
 
@@ -118,7 +193,17 @@ fn shared_inputs_change_no_bit() {
             let together = crew.run(0..individuals, |stack, pass| {
                 pass.values.iter_mut().for_each(|values| values[0].fill(ZEROS));
                 let shared = Some(Shared { words: &shared, own: &own, apart, first, count });
-                forward(stack, &mut Pass { shared, values: pass.values, sums: pass.sums, out: pass.out, ..*pass });
+                forward(
+                    stack,
+                    &mut Pass {
+                        shared,
+                        values: pass.values,
+                        scratch: pass.scratch,
+                        tiles: None,
+                        out: pass.out,
+                        ..*pass
+                    },
+                );
             });
             assert!(apart_from_all.iter().any(|x| *x != 0.0));
             assert_eq!(together, apart_from_all, "{text}, {individuals} × {rows} rows");

@@ -557,7 +557,7 @@ pub(super) fn read_snapshot(evolve: &Evolve, bytes: &[u8]) -> Result<Snapshot> {
 #[cfg(test)]
 mod tests {
     use super::super::stack::tests::put_inputs;
-    use super::super::stack_simd::{NO_SUMS, Pass, forward};
+    use super::super::stack_simd::{Pass, Scratch, forward};
     use super::super::{Algorithm, Normals, Spec};
     use super::*;
     use crate::Config;
@@ -606,10 +606,18 @@ mod tests {
         stack.lay(x, &mut weights[0]);
         let mut values = [[vec![ZEROS; stack.widest()], vec![ZEROS; stack.widest()]]];
         put_inputs(stack, &given, &mut values[0][0]);
-        let sums = &mut NO_SUMS.clone();
+        let scratch = &mut Scratch::new();
         forward(
             stack,
-            &mut Pass { weights: &weights, shared: None, values: &mut values, sums, out: &mut out, rows: 1 },
+            &mut Pass {
+                weights: &weights,
+                shared: None,
+                values: &mut values,
+                scratch,
+                tiles: None,
+                out: &mut out,
+                rows: 1,
+            },
         );
         out
     }

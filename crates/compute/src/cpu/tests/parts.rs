@@ -2,7 +2,7 @@
 
 use super::near;
 #[cfg(target_arch = "x86_64")]
-use crate::cpu::amx;
+use crate::amx;
 
 use crate::cpu::loops::{self, Columns, finish_tanh_by};
 #[cfg(target_arch = "x86_64")]

@@ -9,24 +9,23 @@
 
 #![expect(unsafe_code, reason = "instructions that were looked for before, on memory of the caller")]
 
-use super::pairs;
-use crate::os;
+use crate::{cpu, os};
 use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 /// Rows of a tile at most, and words of 32 bits of its rows.
-pub(super) const SIDE: usize = 16;
+pub const SIDE: usize = 16;
 
 /// Whether this processor has the registers and this process may use them.
-pub(crate) fn is_here() -> bool {
+pub fn is_here() -> bool {
     static HERE: OnceLock<bool> = OnceLock::new();
     *HERE.get_or_init(|| {
         // Leaf 7: products of bf16 are bit 22, tiles are bit 24.
         const BOTH: u32 = 1 << 22 | 1 << 24;
         std::env::var_os("FULLBORE_NO_AMX").is_none()
-            && pairs::is_here()
+            && cpu::multiplies_bf16()
             && __cpuid_count(7, 0).edx & BOTH == BOTH
             && os::permit_tiles()
     })
@@ -35,7 +34,7 @@ pub(crate) fn is_here() -> bool {
 /// The shapes of the eight tiles of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(64))]
-pub(super) struct Shapes {
+pub struct Shapes {
     palette: u8,
     start: u8,
     reserved: [u8; 14],
@@ -45,7 +44,7 @@ pub(super) struct Shapes {
 
 impl Shapes {
     /// All of sixteen rows of sixteen words.
-    pub(super) const WHOLE: Shapes = {
+    pub const WHOLE: Shapes = {
         let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
         let mut tile = 0;
         while tile < 8 {
@@ -57,7 +56,7 @@ impl Shapes {
 
     /// The same with another shape of a tile, of one row and one word at least.
     #[must_use]
-    pub(super) const fn with(mut self, tile: usize, rows: usize, words: usize) -> Shapes {
+    pub const fn with(mut self, tile: usize, rows: usize, words: usize) -> Shapes {
         assert!(tile < 8 && rows >= 1 && rows <= SIDE && words >= 1 && words <= SIDE);
         self.rows[tile] = rows as u8;
         self.row_bytes[tile] = 4 * words as u16;
@@ -68,7 +67,7 @@ impl Shapes {
 /// The tiles of this thread, from when they get their first shapes until they are given back. Taking them takes about
 /// as long as twenty products; a thread that holds none is switched faster.
 #[derive(Debug)]
-pub(super) struct Tiles {
+pub struct Tiles {
     shapes: Shapes,
     /// They belong to one thread.
     own: PhantomData<*const ()>,
@@ -81,14 +80,14 @@ impl Tiles {
     ///
     /// [`is_here`] is true, and the thread has none now.
     #[inline(always)]
-    pub(super) unsafe fn take(shapes: &Shapes) -> Tiles {
+    pub unsafe fn take(shapes: &Shapes) -> Tiles {
         set(shapes);
         Tiles { shapes: *shapes, own: PhantomData }
     }
 
     /// Gives them other shapes, where they are others; all are zero then.
     #[inline(always)]
-    pub(super) fn shape(&mut self, shapes: &Shapes) {
+    pub fn shape(&mut self, shapes: &Shapes) {
         if self.shapes != *shapes {
             set(shapes);
             self.shapes = *shapes;
@@ -104,6 +103,16 @@ impl Drop for Tiles {
     }
 }
 
+/// Gives the tiles of this thread other shapes; all are zero then.
+///
+/// # Safety
+///
+/// The thread holds [`Tiles`].
+#[inline(always)]
+pub unsafe fn reshape(shapes: &Shapes) {
+    set(shapes);
+}
+
 #[inline(always)]
 fn set(shapes: &Shapes) {
     // SAFETY: it is called where the instructions were found, and `Shapes` are such that they take.
@@ -116,7 +125,7 @@ fn set(shapes: &Shapes) {
 ///
 /// The thread holds [`Tiles`], as for everything below.
 #[inline(always)]
-pub(super) unsafe fn zero<const T: u8>() {
+pub unsafe fn zero<const T: u8>() {
     // SAFETY: as above.
     unsafe { asm!("tilezero tmm{t}", t = const T, options(nomem, nostack, preserves_flags)) };
 }
@@ -127,7 +136,7 @@ pub(super) unsafe fn zero<const T: u8>() {
 ///
 /// They are there, and the thread holds [`Tiles`].
 #[inline(always)]
-pub(super) unsafe fn load<const T: u8>(from: *const u8, apart: usize) {
+pub unsafe fn load<const T: u8>(from: *const u8, apart: usize) {
     // SAFETY: as above.
     unsafe {
         asm!("tileloadd tmm{t}, [{from} + {apart}]", t = const T, from = in(reg) from, apart = in(reg) apart,
@@ -141,7 +150,7 @@ pub(super) unsafe fn load<const T: u8>(from: *const u8, apart: usize) {
 ///
 /// As for [`load`], and nobody else uses that memory.
 #[inline(always)]
-pub(super) unsafe fn store<const T: u8>(to: *mut u8, apart: usize) {
+pub unsafe fn store<const T: u8>(to: *mut u8, apart: usize) {
     // SAFETY: as above.
     unsafe {
         asm!("tilestored [{to} + {apart}], tmm{t}", t = const T, to = in(reg) to, apart = in(reg) apart,
@@ -159,7 +168,7 @@ pub(super) unsafe fn store<const T: u8>(to: *mut u8, apart: usize) {
 ///
 /// Their shapes fit each other, and the thread holds [`Tiles`].
 #[inline(always)]
-pub(super) unsafe fn multiply<const C: u8, const A: u8, const B: u8>() {
+pub unsafe fn multiply<const C: u8, const A: u8, const B: u8>() {
     // SAFETY: as above.
     unsafe {
         asm!("tdpbf16ps tmm{c}, tmm{a}, tmm{b}", c = const C, a = const A, b = const B,
