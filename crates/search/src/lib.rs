@@ -9,7 +9,7 @@
 //!
 //! - *Honest*: an expansion evaluates all K codes of its chance node at once and backs up their mean. Every action is
 //!   tried on all scenarios of the root, and the position changes only where the advantage, measured on scenarios that
-//!   did not choose the action, exceeds two standard errors, or where there are enough scenarios.
+//!   did not choose the action, exceeds two standard errors, or where enough of the scenarios are different.
 //! - *Reference*: one node a simulation, as `mctx` does it (Danihelka et al. 2022, Antonoglou et al. 2022). Its visit
 //!   counts are those of `mctx` on the same tables, and its speed is what is compared.
 //!
@@ -34,7 +34,7 @@ mod table;
 mod tree;
 mod world;
 
-pub use bootstrap::{Bootstrap, Drawn, ModelScore, Rows, TrainingRow};
+pub use bootstrap::{Bootstrap, Drawn, LEAST_ROWS, ModelScore, Rows, TrainingRow};
 pub use evaluate::{Evaluate, NetEvaluator, Towers};
 pub use learned::{Comparison, FittedModel, Forecast, Imagined, Learned, ModelKind, ModelRule};
 pub use linear::{LinearRow, LinearWorld};

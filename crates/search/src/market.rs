@@ -24,6 +24,11 @@ pub trait MarketModel: Sync {
 
     /// Writes the observation of a state, `[features]`, and gives its time of day and its bars to a forced close.
     fn observe(&self, known: &InfoSet, state: &Self::State, to: &mut [f32]) -> [f32; 2];
+
+    /// As [`World::row`].
+    fn row(&self, _state: &Self::State) -> Option<u32> {
+        None
+    }
 }
 
 /// What is known at the close of a root's bar, owned: nothing behind it can be reached from here.
@@ -139,6 +144,10 @@ impl<M: MarketModel> World for MarketWorld<M> {
         } else {
             1
         }
+    }
+
+    fn row(&self, market: &M::State) -> Option<u32> {
+        self.model.row(market)
     }
 
     fn observe(&self, known: &InfoSet, market: &M::State, account: &Account, to: &mut [f32]) {

@@ -5,6 +5,10 @@
 //! says what its choice is worth beside keeping the position; the mean of the two is the cross-fitted advantage, and
 //! the position changes only where it is above two standard errors, or where there are enough scenarios.
 //!
+//! A model of training rows may draw one of them for many scenarios, which then tell no more than one does. So what
+//! counts are the different rows among the scenarios: they are to be enough, and the standard error is as large as if
+//! there were no others.
+//!
 //! The improved policy of the honest mode counts what an action is worth beside keeping the position in standard errors
 //! over the scenarios: noise leaves the prior nearly as it is, whatever its size in money.
 
@@ -33,7 +37,7 @@ pub struct Outcomes {
     /// `[R]` what the halves' choices are worth more than keeping the position, each on the other half; 0 in the
     /// reference mode.
     pub advantage: Vec<f32>,
-    /// `[R]` its standard error.
+    /// `[R]` its standard error, by the different rows among the scenarios.
     pub error: Vec<f32>,
 }
 
@@ -93,24 +97,30 @@ impl Outcomes {
             return;
         }
         let found = cross_fitted(tree, held);
-        let scenarios = tree.edges_of(edges[root.legal.trailing_zeros() as usize].child).len();
-        let sure = match found.choice {
-            Some(_) if found.advantage > 2.0 * found.error => true,
-            // All scenarios together have chosen, and they are enough.
-            _ => scenarios >= ENOUGH_SCENARIOS,
-        };
-        let chosen = if !sure {
-            kept(root.legal, held)
-        } else if scenarios >= ENOUGH_SCENARIOS {
+        let (scenarios, different) = (tree.scenarios().count(), different_scenarios(world, tree));
+        let error = found.error * (scenarios as f64 / different as f64).sqrt();
+        // Where they are enough, all scenarios together choose.
+        let enough = different >= ENOUGH_SCENARIOS;
+        let chosen = if enough {
             best(edges.iter().map(|edge| f64::from(edge.q())), root.legal, held)
         } else {
-            found.choice.unwrap_or(kept(root.legal, held))
+            let sure = found.choice.filter(|_| found.advantage > 2.0 * error);
+            sure.unwrap_or(kept(root.legal, held))
         };
         self.chosen.push(chosen as u8);
         self.value.push(found.value as f32);
         self.advantage.push(found.advantage as f32);
-        self.error.push(found.error as f32);
+        self.error.push(error as f32);
     }
+}
+
+/// Scenarios of a root, those that are the same training row counted once.
+fn different_scenarios<W: World>(world: &W, tree: &Tree<W>) -> usize {
+    let mut rows: Vec<u32> = tree.scenarios().filter_map(|market| world.row(market)).collect();
+    let without_row = tree.scenarios().count() - rows.len();
+    rows.sort_unstable();
+    rows.dedup();
+    without_row + rows.len()
 }
 
 /// What two halves of the scenarios say of each other's choices.

@@ -73,8 +73,8 @@ impl Default for Settings {
     }
 }
 
-/// Root scenarios from which on a change of position needs no test: by then the best of a few noisy means is hardly
-/// better than it is.
+/// Different root scenarios from which on a change of position needs no test: by then the best of a few noisy means is
+/// hardly better than it is.
 pub(crate) const ENOUGH_SCENARIOS: usize = 512;
 
 /// Rows that are worth a product.

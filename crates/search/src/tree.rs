@@ -126,6 +126,12 @@ impl<W: World> Tree<W> {
         &self.places[place as usize].market
     }
 
+    /// The markets that were drawn behind the root's.
+    pub(crate) fn scenarios(&self) -> impl Iterator<Item = &W::Market> {
+        let Place { first, count, .. } = self.places[0];
+        self.places[first as usize..][..count as usize].iter().map(|place| &place.market)
+    }
+
     /// The edges of a node.
     pub(crate) fn edges_of(&self, node: u32) -> &[Edge] {
         let Node { first, edges, .. } = self.nodes[node as usize];

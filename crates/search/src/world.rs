@@ -53,6 +53,11 @@ pub trait World: Sync {
     /// Writes what a net is shown, `[inputs]`.
     fn observe(&self, known: &Self::Known, market: &Self::Market, account: &Self::Account, to: &mut [f32]);
 
+    /// The training row that a market is; none where every market that is drawn is a new one.
+    fn row(&self, _market: &Self::Market) -> Option<u32> {
+        None
+    }
+
     /// Adds what is believed of the root's actions beforehand to the net's logits, `[A]`.
     fn root_prior(&self, _known: &Self::Known, _logits: &mut [f32]) {}
 

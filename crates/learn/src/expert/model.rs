@@ -425,6 +425,10 @@ impl World for FoldMarket {
         self.world.observe(known, market, account, to);
     }
 
+    fn row(&self, market: &Imagined) -> Option<u32> {
+        self.world.row(market)
+    }
+
     fn root_prior(&self, known: &InfoSet, logits: &mut [f32]) {
         logits.iter_mut().zip(self.prior_of(known)).for_each(|(logit, prior)| *logit += prior);
     }

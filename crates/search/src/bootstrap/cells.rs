@@ -82,6 +82,12 @@ impl Cells {
         enough.unwrap_or(&self.members)
     }
 
+    /// The rows of a key's cell, then those of ever wider parts around it, up to all of them.
+    pub(super) fn around(&self, key: &Key) -> impl Iterator<Item = &[u32]> {
+        let own = self.cell(key);
+        (0..=self.columns.len()).map(move |joined| self.range(own, joined))
+    }
+
     /// The rows of a cell, whatever its last `joined` columns are.
     fn range(&self, cell: u32, joined: usize) -> &[u32] {
         let wide = (BINS as u32).pow(joined as u32);

@@ -13,6 +13,7 @@ mod rows;
 mod score;
 
 pub use rows::{Rows, TrainingRow};
+pub(crate) use rows::{no_row_left, reached_behind};
 pub use score::ModelScore;
 pub(crate) use score::{Sorted, outcome};
 
@@ -21,12 +22,15 @@ use crate::world::{Chance, Draws};
 use account::Bar;
 use cells::Key;
 pub(crate) use cells::{COLUMNS, Cells};
+use compute::random::below;
 use compute::{Error, Result};
 
-/// Rows that a model needs at least.
-const LEAST: usize = 64;
-/// How often a row that may not be drawn is drawn again before the next one behind it is taken.
+/// Rows that a model needs at least, and that a root must leave to be drawn.
+pub const LEAST_ROWS: usize = 64;
+/// How often a row that may not be drawn is drawn again before one is drawn from those that may.
 const TRIES: u32 = 8;
+/// What sets the random numbers of such a draw apart.
+pub(crate) const ANY: u32 = 1 << 31;
 /// Volatilities may differ by this factor; beyond it the move is taken for that of another world.
 const RATIO: (f64, f64) = (0.2, 5.0);
 /// What a price is left of itself at least.
@@ -55,9 +59,10 @@ impl Bootstrap {
     /// Where too few rows have one that follows them.
     pub fn new(rows: Rows) -> Result<Bootstrap> {
         let before = rows.predecessors();
-        if before.len() < LEAST {
+        if before.len() < LEAST_ROWS {
             return Err(Error::Invalid(format!(
-                "{} rows with one that follows; a market model needs at least {LEAST}, so give a longer training part",
+                "{} rows with one that follows; a market model needs at least {LEAST_ROWS}, so give a longer training \
+                 part",
                 before.len()
             )));
         }
@@ -100,37 +105,48 @@ impl Bootstrap {
         let key = self.key(known, state);
         let mut used = false;
         for code in 0..count as u32 {
-            let before = self.pick(known, state, &key, |attempt| draws.words(code * TRIES + attempt), &mut used);
+            let before = self.pick(known, state, &key, (draws, code), &mut used);
             let bar = moved(&state.bar, &self.rows.row(before).bar, &self.rows.row(before + 1).bar);
             push(Drawn { row: Some(before + 1), bar });
         }
     }
 
     /// The row before the next code.
-    fn pick(&self, known: &InfoSet, state: &Drawn, key: &Key, words: impl Fn(u32) -> [u32; 4], used: &mut bool) -> u32 {
+    fn pick(&self, known: &InfoSet, state: &Drawn, key: &Key, (draws, code): (Draws, u32), used: &mut bool) -> u32 {
         let own = |row: u32| state.row == Some(row);
         let may = |row: u32, used: bool| {
             let near_root = known.excluded.contains(&self.rows.row(row + 1).clock);
             !(near_root || used && own(row))
         };
         let mut range = self.cells.members();
-        let mut at = 0;
         for attempt in 0..TRIES {
-            let words = words(attempt);
+            let words = draws.words(code * TRIES + attempt);
             range = self.cells.near(key, [words[0], words[1], words[2]]);
-            at = compute::random::below(words[3], range.len() as u32) as usize;
-            if may(range[at], *used) {
-                *used |= own(range[at]);
-                return range[at];
+            let row = range[below(words[3], range.len() as u32) as usize];
+            if may(row, *used) {
+                *used |= own(row);
+                return row;
             }
         }
-        // Nearly all of the cell may not be drawn: the next one that may, of the cell or of all.
-        let around = range[at..].iter().chain(&range[..at]);
-        let found = around.chain(self.cells.members()).copied().find(|row| may(*row, *used));
-        let row = found.unwrap_or(range[at]);
-        *used |= own(row);
-        row
+        // Nearly all of the cell may not be drawn: one of those that may, of the cell or of the smallest part around it
+        // that has any, but for the node's own continuation: what is drawn does not depend on `used`.
+        let word = draws.words(ANY | code)[0];
+        let mut parts = std::iter::once(range).chain(self.cells.around(key));
+        let found = parts.find_map(|part| any_of(part.iter().copied(), |row| may(row, true), word));
+        found.unwrap_or_else(|| {
+            self.rows.note_none_left();
+            self.cells.members()[0]
+        })
     }
+}
+
+/// One of the rows that may be drawn, all alike probable; none where none may.
+pub(crate) fn any_of(rows: impl Iterator<Item = u32> + Clone, may: impl Fn(u32) -> bool, word: u32) -> Option<u32> {
+    let count = rows.clone().filter(|row| may(*row)).count() as u32;
+    if count == 0 {
+        return None;
+    }
+    rows.filter(|row| may(*row)).nth(below(word, count) as usize)
 }
 
 impl MarketModel for Bootstrap {
@@ -155,6 +171,10 @@ impl MarketModel for Bootstrap {
 
     fn observe(&self, known: &InfoSet, state: &Drawn, to: &mut [f32]) -> [f32; 2] {
         self.rows.observe(known, state, to)
+    }
+
+    fn row(&self, state: &Drawn) -> Option<u32> {
+        state.row
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Rows {
     rows: Vec<TrainingRow>,
     /// Somebody asked for a row behind the last.
     behind: AtomicBool,
+    /// Somebody found no row that may be drawn.
+    none_left: AtomicBool,
 }
 
 impl Rows {
@@ -49,7 +51,8 @@ impl Rows {
                 rows.len()
             )));
         }
-        let mut own = Rows { features, observations: Vec::new(), rows: Vec::new(), behind: AtomicBool::new(false) };
+        let [behind, none_left] = [false; 2].map(AtomicBool::new);
+        let mut own = Rows { features, observations: Vec::new(), rows: Vec::new(), behind, none_left };
         let mut last_kept = None;
         for (at, row) in rows.iter().enumerate().filter(|(_, row)| keep(row)) {
             // A row whose follower was left out has none here.
@@ -113,6 +116,23 @@ impl Rows {
         self.behind.load(Ordering::Relaxed)
     }
 
+    /// Refuses what was found once somebody asked for a row behind the last, or found none that may be drawn.
+    ///
+    /// # Errors
+    ///
+    /// That.
+    pub fn check_drawn(&self) -> Result<()> {
+        if self.reached_behind() {
+            return Err(reached_behind());
+        }
+        if self.none_left.load(Ordering::Relaxed) { Err(no_row_left()) } else { Ok(()) }
+    }
+
+    /// All rows lie within the horizon of a root: what is drawn all the same makes every search an error.
+    pub(crate) fn note_none_left(&self) {
+        self.none_left.store(true, Ordering::Relaxed);
+    }
+
     fn inside(&self, row: u32) -> usize {
         let last = self.rows.len() - 1;
         if row as usize > last {
@@ -154,4 +174,20 @@ impl Rows {
         let pairs = self.rows.windows(2).enumerate();
         pairs.filter(|(_, pair)| usable(pair)).map(|(at, _)| at as u32).collect()
     }
+}
+
+/// A row behind the end of a model's training was asked for.
+pub(crate) fn reached_behind() -> Error {
+    Error::Invalid(
+        "a search asked for a row behind the end of its model's training; this is a bug, please report it".into(),
+    )
+}
+
+/// All rows of a model lie within the horizon of a root.
+pub(crate) fn no_row_left() -> Error {
+    Error::Invalid(
+        "a search found no row to draw: all rows of its market model lie within the horizon of its root; use a smaller \
+         horizon, or give more bars"
+            .into(),
+    )
 }

@@ -90,6 +90,40 @@ fn rows_within_the_horizon_of_a_root_are_never_drawn() {
 }
 
 #[test]
+fn where_a_whole_cell_lies_within_the_horizon_others_are_drawn_alike() {
+    let (mut observations, rows) = walk(400);
+    (0..400u16).for_each(|row| observations[usize::from(row) * 3] = f32::from(row));
+    let rows = Rows::cut(&observations, 3, &rows, |_| true).unwrap();
+    let before = rows.predecessors();
+    // Cells of fifty rows, one behind the other in time.
+    let cells = Cells::new(&rows, &before, &[0]);
+    let (_, score) = score::choose(&rows, &before);
+    let model = Bootstrap { rows, cells, score };
+    let known = InfoSet { excluded: 120..280, ..known([200.0, 1.0, 0.5]) };
+    let mut counts = [0u32; 400];
+    for path in 0..50 {
+        for drawn in codes(&model, &known, &model.root(&known), path) {
+            counts[drawn.row.unwrap() as usize] += 1;
+        }
+    }
+    assert!(counts[120..280].iter().all(|count| *count == 0));
+    // 3,200 draws of 239 rows: each is drawn, and those beside the horizon no more than others.
+    let drawn = || counts[1..120].iter().chain(&counts[280..]);
+    assert!(drawn().all(|count| (1..40).contains(count)), "{counts:?}");
+    assert!(model.rows.check_drawn().is_ok());
+}
+
+#[test]
+fn where_all_rows_lie_within_the_horizon_it_is_an_error() {
+    let model = model(400);
+    let known = InfoSet { excluded: 0..400, ..known([0.5, 1.0, 0.5]) };
+    codes(&model, &known, &model.root(&known), 7);
+    assert!(!model.rows.reached_behind());
+    let error = model.rows.check_drawn().unwrap_err().to_string();
+    assert!(error.contains("smaller horizon"), "{error}");
+}
+
+#[test]
 fn nothing_behind_the_end_of_the_training_is_kept_or_reached() {
     let (mut observations, mut rows) = walk(600);
     let cut = |observations: &[f32], rows: &[TrainingRow]| {

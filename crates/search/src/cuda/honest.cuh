@@ -37,7 +37,11 @@ constexpr u32 COLUMNS = 3;
 constexpr u32 BINS = 8;
 constexpr u32 LEAST = 48;
 constexpr u32 TRIES = 8;
+constexpr u32 ANY = 0x80000000u;
 constexpr u32 ENOUGH_SCENARIOS = 512;
+
+// What `reached` notes.
+constexpr u32 BEHIND = 1, NONE_LEFT = 2;
 
 // Numbers of a root: rules, bar, account. Floats of a root behind its observation: time of day, logarithm of the bars
 // to a forced close, key, what is believed of its actions, Gumbel draws. Words: path, model, net, clock times not
@@ -61,7 +65,7 @@ struct Models {
     View<const f32> keys;         // [rows, COLUMNS] where its observation lies among the cells
     View<const u32> members;      // [members of all] rows by their cells
     View<const u32> starts;       // [cells of all] where a cell begins
-    View<u32> reached;            // [1] whether a row behind a model's last was asked for
+    View<u32> reached;            // [1] whether a row behind a model's last was asked for, or none may be drawn
     u32 features;
 };
 
@@ -116,7 +120,7 @@ __device__ __forceinline__ Model model_at(const Models& all, u32 number) {
 // Where a row of a model lies. A row behind the last is the last, and is noted.
 __device__ __forceinline__ u64 row_at(const Models& all, const Model& model, u32 row) {
     if (row >= model.rows) {
-        all.reached[0] = 1;
+        all.reached[0] = BEHIND;
         row = model.rows - 1;
     }
     return (u64)model.first + row;
@@ -268,26 +272,32 @@ __device__ __noinline__ u32 pick(const Honest& all, const Model& model, const Ch
         const u32 clock = rows.clocks[row_at(rows, model, row + 1)];
         return !((clock >= at.excluded_from && clock < at.excluded_to) || (used && row == at.row));
     };
+    const auto words_of = [&](u32 index) {
+        return philox(all.seed, make_uint4(index, (u32)at.path, STREAM_CHANCE, (u32)(at.path >> 32)));
+    };
     Range range{0, model.members};
-    u32 own = 0;
     for (u32 attempt = 0; attempt < TRIES; ++attempt) {
-        const uint4 words =
-            philox(all.seed, make_uint4(code * TRIES + attempt, (u32)at.path, STREAM_CHANCE, (u32)(at.path >> 32)));
+        const uint4 words = words_of(code * TRIES + attempt);
         range = near(rows, model, at.key, words);
-        own = below(words.w, range.count);
-        const u32 row = member(range.first + own);
+        const u32 row = member(range.first + below(words.w, range.count));
         if (may(row)) return row;
     }
-    // Nearly all of the cell may not be drawn: the next one that may, of the cell or of all.
-    for (u32 i = 0; i < range.count; ++i) {
-        const u32 row = member(range.first + (own + i < range.count ? own + i : own + i - range.count));
-        if (may(row)) return row;
+    // Nearly all of the cell may not be drawn: one of those that may, of the cell or of the smallest part around it that
+    // has any, but for the node's own continuation: what is drawn does not depend on `used`.
+    const u32 word = words_of(ANY | code).x, cell = cell_of(model, at.key);
+    for (u32 wider = 0; wider <= model.columns + 1; ++wider) {
+        if (wider > 0) range = range_of(rows, model, cell, wider - 1);
+        u32 count = 0;
+        for (u32 i = 0; i < range.count; ++i) count += member(range.first + i) != at.row && may(member(range.first + i));
+        if (count == 0) continue;
+        u32 before = below(word, count);
+        for (u32 i = 0; i < range.count; ++i) {
+            const u32 row = member(range.first + i);
+            if (row != at.row && may(row) && before-- == 0) return row;
+        }
     }
-    for (u32 i = 0; i < model.members; ++i) {
-        const u32 row = member(i);
-        if (may(row)) return row;
-    }
-    return member(range.first + own);
+    rows.reached[0] = NONE_LEFT;
+    return member(0);
 }
 
 // The bar of a market as far as what follows depends on it.
@@ -599,6 +609,18 @@ __device__ __forceinline__ Sums add_up(const Sum& own, u32 scenarios, f64 p) {
 
 __device__ __forceinline__ f64 from_lane(f64 x, u32 lane) { return __shfl_sync(0xffffffffu, x, lane); }
 
+// Scenarios of a root, those that are the same row counted once. By a whole warp.
+__device__ __forceinline__ u32 different_scenarios(const Search& own, u32 scenarios) {
+    u32 count = 0;
+    for (u32 c = threadIdx.x % 32; c < scenarios; c += 32) {
+        const u32 row = own.market(1 + c)[ROW];
+        u32 before = 0;
+        while (before < c && own.market(1 + before)[ROW] != row) ++before;
+        count += before == c;
+    }
+    return __reduce_add_sync(0xffffffffu, count);
+}
+
 // What the search says of its root (outcome.rs), by a whole warp: each lane has a sum of its own.
 __device__ __noinline__ void conclude_root(const Honest& all, const Search& own) {
     const u32* root = own.tree.node(0);
@@ -657,9 +679,11 @@ __device__ __noinline__ void conclude_root(const Honest& all, const Search& own)
         most = scores[a] > most ? scores[a] : most;
     }
     for (u32 a = 0; a < ACTIONS; ++a) sum = sum + exp(scores[a] - most);
+    const u32 different = different_scenarios(own, scenarios);
     if (lane != 0) return;
-    const f64 advantage = 0.5 * (gains[0] + gains[1]), error = 0.5 * sqrt(errors[0] + errors[1]);
-    const bool agree = choices[0] == choices[1], enough = scenarios >= ENOUGH_SCENARIOS;
+    const f64 advantage = 0.5 * (gains[0] + gains[1]);
+    const f64 error = 0.5 * sqrt(errors[0] + errors[1]) * sqrt((f64)scenarios / (f64)different);
+    const bool agree = choices[0] == choices[1], enough = different >= ENOUGH_SCENARIOS;
     u32 chosen = held;
     if (enough) {
         f64 values[ACTIONS];

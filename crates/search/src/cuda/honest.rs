@@ -336,7 +336,8 @@ impl HonestSearch {
     /// # Errors
     ///
     /// Where a root has a model or a net that is not there, an account with a stop or a limit, or an observation of
-    /// another length; where a row behind the end of a model's training was asked for; or where the card fails.
+    /// another length; where a row behind the end of a model's training was asked for, or none may be drawn; or where
+    /// the card fails.
     pub fn run(&mut self, roots: &[HonestRoot<'_>]) -> Result<Outcomes> {
         let scale = match self.settings.rule {
             RootRule::Puct { .. } => 0.0,

@@ -122,4 +122,8 @@ impl MarketModel for FittedModel {
     fn observe(&self, known: &InfoSet, state: &Imagined, to: &mut [f32]) -> [f32; 2] {
         self.rows().observe(known, &state.drawn, to)
     }
+
+    fn row(&self, state: &Imagined) -> Option<u32> {
+        state.drawn.row
+    }
 }

@@ -26,7 +26,7 @@ mod net;
 pub use compare::{Comparison, Forecast};
 pub use fitted::{FittedModel, Imagined, ModelKind, ModelRule};
 
-use crate::bootstrap::{Drawn, Rows, moved};
+use crate::bootstrap::{ANY, Drawn, Rows, any_of, moved};
 use crate::market::InfoSet;
 use crate::world::{Chance, Draws};
 use codes::Codes;
@@ -39,7 +39,7 @@ use net::{CODES, LATENT, Latent, LatentNet, squashed};
 const LEAST: usize = 384;
 /// Rows of which the nearest is taken.
 const CANDIDATES: usize = 3;
-/// How often rows that may not be drawn are drawn again before the next one that may is taken.
+/// How often rows that may not be drawn are drawn again before one is drawn from those that may.
 const TRIES: u32 = 8;
 
 /// The model: training rows, what is a code, and the net.
@@ -138,24 +138,24 @@ impl Learned {
         let (mut near, mut used): ([Option<&[u32]>; CODES], bool) = ([None; CODES], false);
         for number in 0..count as u32 {
             let first = draws.words(number * TRIES);
-            let words = |attempt: u32| if attempt == 0 { first } else { draws.words(number * TRIES + attempt) };
             let drawn = uniform(first[0]);
             let code = cumulated.iter().filter(|sum| drawn >= **sum).count();
             let members = *near[code].get_or_insert_with(|| self.near.around(code, place));
-            let before = self.pick(known, state, (code, members, &forecast), words, &mut used);
+            let before = self.pick(known, state, (code, members, &forecast), (draws, number, first), &mut used);
             let bar = moved(&state.drawn.bar, &self.rows.row(before).bar, &self.rows.row(before + 1).bar);
             let market = Imagined { drawn: Drawn { row: Some(before + 1), bar }, carried };
             to.push(Chance { probability: 1.0 / count as f32, market });
         }
     }
 
-    /// The row before the bar that a code is: the nearest of a few that may be drawn.
+    /// The row before the bar that a code is: the nearest of a few that may be drawn; `first` are the words of the first
+    /// attempt.
     fn pick(
         &self,
         known: &InfoSet,
         state: &Imagined,
         (code, members, forecast): (usize, &[u32], &CodeForecast),
-        words: impl Fn(u32) -> [u32; 4],
+        (draws, number, first): (Draws, u32, [u32; 4]),
         used: &mut bool,
     ) -> u32 {
         let own = |row: u32| state.drawn.row == Some(row);
@@ -163,9 +163,8 @@ impl Learned {
             let near_root = known.excluded.contains(&self.rows.row(row + 1).clock);
             !(near_root || used && own(row))
         };
-        let mut last = 0;
         for attempt in 0..TRIES {
-            let words = words(attempt);
+            let words = if attempt == 0 { first } else { draws.words(number * TRIES + attempt) };
             let (mut nearest, mut least) = (0, f32::INFINITY);
             for word in &words[1..=CANDIDATES] {
                 let at = below(*word, members.len() as u32) as usize;
@@ -174,23 +173,21 @@ impl Learned {
                     (nearest, least) = (at, far);
                 }
             }
-            last = nearest;
-            if may(members[last], *used) {
-                *used |= own(members[last]);
-                return members[last];
+            if may(members[nearest], *used) {
+                *used |= own(members[nearest]);
+                return members[nearest];
             }
         }
-        // Nearly none of them may be drawn: the next one that may, of those near, of the code or of all.
-        let around = members[last..].iter().chain(&members[..last]);
-        let others = (0..self.codes.len()).flat_map(|code| self.near.all(code));
-        let row = around
-            .chain(self.near.all(code))
-            .chain(others)
-            .copied()
-            .find(|row| may(*row, *used))
-            .unwrap_or(members[last]);
-        *used |= own(row);
-        row
+        // Nearly none of them may be drawn: one of those that may, of those near, of the code or of the codes beside it.
+        let word = draws.words(ANY | number)[0];
+        let beside = (1..self.codes.len()).flat_map(|far| [code.checked_sub(far), Some(code + far)]).flatten();
+        let others = beside.filter(|other| *other < self.codes.len()).map(|other| self.near.all(other));
+        let mut parts = [members, self.near.all(code)].into_iter().chain(others);
+        let found = parts.find_map(|part| any_of(part.iter().copied(), |row| may(row, true), word));
+        found.unwrap_or_else(|| {
+            self.rows.note_none_left();
+            members[0]
+        })
     }
 }
 

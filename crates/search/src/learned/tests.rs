@@ -152,6 +152,10 @@ fn rows_within_the_horizon_of_a_root_are_never_drawn() {
             assert!(!known.excluded.contains(&drawn.drawn.row.unwrap()), "{drawn:?}");
         }
     }
+    assert!(model.rows().check_drawn().is_ok());
+    let all = InfoSet { excluded: 0..400, ..known };
+    codes(&model, &all, &model.root(&all), 7, 32);
+    assert!(model.rows().check_drawn().unwrap_err().to_string().contains("smaller horizon"));
 }
 
 #[test]

@@ -59,6 +59,51 @@ fn nothing_is_traded_where_there_is_no_drift() {
     }
 }
 
+/// One bar ahead of a flat account in a bootstrap of `rows` rows of a walk without drift.
+fn one_bar_ahead(seed: u64, rows: usize, scenarios: usize, cost: f64, roots: u64) -> Outcomes {
+    let world = world_of(bootstrap(FLAT_LAW, seed, rows));
+    let root = |counter: u64| {
+        let mut known = known(0.5, flat(), 100.0, (0.0, 0.0));
+        known.params.fee = cost;
+        Root { known, counter }
+    };
+    let roots: Vec<Root<search::InfoSet>> = (0..roots).map(root).collect();
+    let mut search = Search::new(&world, &Settings { depth: 1, ..settings(scenarios, 1) }, 1, u64::MAX).unwrap();
+    search.run(&world, &mut [Hold(None)], &roots).unwrap()
+}
+
+/// The best of what a root's scenarios say.
+fn best_of(q: &[f32]) -> usize {
+    (0..3).fold(1, |best, a| if q[a] > q[best] { a } else { best })
+}
+
+#[test]
+fn many_draws_of_few_rows_are_no_reason_to_trade() {
+    // A hundred rows of each market have a drift that is theirs alone, and 512 scenarios say so again and again.
+    let markets = 400;
+    let (mut trades, mut best) = (0, 0);
+    for seed in 0..markets {
+        let seen = one_bar_ahead(1000 + seed, 101, 512, 1.5e-4, 1);
+        trades += usize::from(seen.chosen[0] != seen.held[0]);
+        best += usize::from(best_of(&seen.q) != usize::from(seen.held[0]));
+    }
+    assert!(trades <= 4, "{trades} of {markets} roots trade");
+    assert!(best > 40, "{best} of {markets} would trade by the mean of their scenarios: the gate can fail");
+}
+
+#[test]
+fn enough_scenarios_are_those_of_different_rows() {
+    let chosen_by_all = |rows: usize, scenarios: usize| {
+        let seen = one_bar_ahead(5, rows, scenarios, 0.0, 20);
+        let own = seen.q.chunks_exact(3).zip(&seen.chosen);
+        own.filter(|(q, chosen)| best_of(q) == usize::from(**chosen)).count()
+    };
+    // Without a cost one side is always the better one by a little: 600 draws of 20,000 rows are enough to take it, but
+    // neither 600 draws of 1,000 rows nor 512 of 20,000, some of which come twice.
+    assert_eq!(chosen_by_all(20_001, 600), 20);
+    assert!(chosen_by_all(1001, 600) < 20 && chosen_by_all(20_001, 512) < 20);
+}
+
 #[test]
 fn a_model_that_is_told_what_comes_trades_where_there_is_no_drift() {
     let (trades, value, error) = zero_drift(true, &settings(512, 8), 500);

@@ -6,7 +6,7 @@
 use account::{Account, Bar, Params};
 use compute::Result;
 use random::SplitMix;
-use search::{Chance, Draws, Evaluate, InfoSet, MarketModel, MarketWorld};
+use search::{Bootstrap, Chance, Draws, Evaluate, InfoSet, MarketModel, MarketWorld, Rows, TrainingRow};
 
 /// The law of a market.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +88,24 @@ fn show(_: &Params, account: &Account, _: &Bar, _: [f32; 2], to: &mut [f32]) {
 }
 
 pub(crate) fn world(law: Regimes) -> MarketWorld<Regimes> {
-    MarketWorld::new(law, DISCOUNT as f32, show, 1)
+    world_of(law)
+}
+
+pub(crate) fn world_of<M: MarketModel>(model: M) -> MarketWorld<M> {
+    MarketWorld::new(model, DISCOUNT as f32, show, 1)
+}
+
+/// A bootstrap of rows of a law, whose one column knows nothing.
+pub(crate) fn bootstrap(law: Regimes, seed: u64, n: usize) -> Bootstrap {
+    let mut random = SplitMix::new(seed);
+    let (mut observations, mut rows, mut close, mut before) = (Vec::new(), Vec::new(), 100.0, 0.0);
+    for (clock, (_, moved)) in path(law, seed, n).into_iter().enumerate() {
+        let bar = bar_behind(close, before);
+        (close, before) = (bar.close, moved);
+        observations.push(random.unit() as f32);
+        rows.push(TrainingRow { bar, time: [0.0; 2], clock: clock as u32, continues: true });
+    }
+    Bootstrap::new(Rows::cut(&observations, 1, &rows, |_| true).unwrap()).unwrap()
 }
 
 /// An account that holds a position since the last close.

@@ -6,11 +6,14 @@
 use super::super::arguments::{Models, Probe};
 use super::super::{BORDER, counted, put};
 use super::HONEST;
-use crate::bootstrap::{Bootstrap, COLUMNS, Cells};
+use crate::bootstrap::{Bootstrap, COLUMNS, Cells, no_row_left, reached_behind};
 use account::{Bar, ln_1p};
 use compute::cuda::{Context, Grid, Kernel, Module, Stream};
 use compute::{Error, Result};
 use std::sync::Arc;
+
+/// As `honest.cuh` has it: no row may be drawn.
+const NONE_LEFT: u32 = 2;
 
 /// A model, and what the values of its nets are counted in.
 #[derive(Debug, Clone, Copy)]
@@ -126,14 +129,12 @@ impl HonestModels {
         Ok(to.get(&stream)?[0])
     }
 
-    /// Refuses what was found with a row behind the end of a model's training.
+    /// Refuses what was found with a row behind the end of a model's training, or without one that may be drawn.
     pub(super) fn refuse_reached(&self, stream: &Stream) -> Result<()> {
         match self.models.reached.get(stream)?[0] {
             0 => Ok(()),
-            _ => Err(Error::Invalid(
-                "a search asked for a row behind the end of its model's training; this is a bug, please report it"
-                    .into(),
-            )),
+            NONE_LEFT => Err(no_row_left()),
+            _ => Err(reached_behind()),
         }
     }
 }
