@@ -10,12 +10,13 @@
 //! On a card all roots of all members at a step are one search there, nets learn there, and accounts stay on the host.
 //! Nets compute in bf16 inside a search on a card, so its bits are its own; a run that began on a device goes on there.
 //!
-//! **No search knows a bar behind its root.** Rows within the horizon of a root are not drawn while training, and the
+//! **No search knows a bar behind its root.** Rows within the horizon of a training row are not drawn at it, and the
 //! market of a fold ends where its training ends. What is deployed ([`SearchPolicy`]) searches at every close; the net
 //! alone is a [`crate::ppo::PpoPolicy`] of the same weights.
 
 mod card;
 mod evaluator;
+mod horizon;
 mod model;
 mod policy;
 mod replay;
@@ -37,11 +38,13 @@ use compute::population::{Pace, Pins, Rule};
 use compute::{Choice, Opened, Tables};
 use features::Fold;
 use files::{Error, Kind, Result};
+use horizon::Clocked;
 use market::{EpisodeData, OBSERVED};
 use model::{ACTIONS, TrainingPart};
+use rayon::prelude::*;
 use replay::Replay;
 use search::cuda::{HonestModels, HonestSearch};
-use search::{Mode, NetEvaluator, RootRule, Search};
+use search::{LEAST_ROWS, Mode, NetEvaluator, RootRule, Search};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use training::ExpertTraining;
@@ -60,7 +63,7 @@ pub struct SearchShape {
     pub scenarios: u32,
     /// Codes of every later chance node.
     pub codes: u32,
-    /// Decisions in a row, at most; and bars within which no row is drawn while training.
+    /// Decisions in a row, at most; and bars within which no row is drawn at a training row.
     pub horizon: u32,
     /// Roots that are searched in one batch.
     pub roots: u32,
@@ -180,12 +183,15 @@ impl Expert {
             }
         }
         let folds = Folds::new(problem, data, folds)?;
+        let clocks = clocks(problem);
+        let horizon = spec.hypers.iter().map(|own| own.search.horizon).max().unwrap_or(1);
+        refuse_hidden_folds(&folds, &clocks, horizon)?;
         let scalers = folds.scalers.iter().map(|scaler| negated(scaler, &trend)).collect();
         let markets = folds.train.iter().map(|_| Mutex::default()).collect();
         Ok(Expert {
-            clocks: Arc::new(clocks(problem)),
+            clocks: Arc::new(clocks),
             scalers: Arc::new(scalers),
-            horizon: spec.hypers.iter().map(|own| own.search.horizon as usize).max().unwrap_or(1),
+            horizon: horizon as usize,
             markets: Arc::new(markets),
             folds: Arc::new(folds),
             spec,
@@ -244,6 +250,14 @@ impl Expert {
         (0..count).map(|i| all[i * all.len() / count].clone()).collect()
     }
 
+    /// Clock times that a search from a training row of a fold may not draw.
+    fn within(&self, fold: usize, row: u32, bars: u32) -> Range<u32> {
+        let (data, stretches) = (&self.folds.data, &self.folds.train[fold]);
+        let (symbol, offsets) = (data.symbol(row), &data.table().offsets);
+        let symbol = offsets[symbol] as u32..offsets[symbol + 1] as u32;
+        Clocked { stretches, clocks: &self.clocks }.within(row, bars, &symbol)
+    }
+
     /// Roots that are searched at once on a card: those of a step of all members, at most [`AT_ONCE`].
     fn roots_at_once(&self, kind: usize, members: &[MemberKey]) -> usize {
         (self.spec.hypers[kind].n_envs as usize * members.len()).clamp(1, AT_ONCE)
@@ -269,6 +283,23 @@ fn clocks(problem: &Problem) -> Vec<u32> {
         clocks[*row as usize] = number;
     }
     clocks
+}
+
+/// Refuses a fold in which a root hides so many rows that hardly any is left to draw.
+fn refuse_hidden_folds(folds: &Folds, clocks: &[u32], horizon: u32) -> Result<()> {
+    let table = folds.data.table();
+    let drawn = |stretches: &Vec<Range<u32>>| Clocked { stretches, clocks }.drawn(&table.bars, &table.offsets, horizon);
+    let all: Vec<(usize, usize)> = folds.train.par_iter().map(drawn).collect();
+    let Some((at, (rows, left))) = all.into_iter().enumerate().find(|(_, (_, left))| *left < LEAST_ROWS) else {
+        return Ok(());
+    };
+    let what = format!(
+        "fold {} has {rows} training bars to search in, and only {left} of them for some roots: with a horizon of \
+         {horizon} the {horizon} bars before and behind a root are not drawn, and at least {LEAST_ROWS} must be left",
+        at + 1
+    );
+    let remedy = "use a smaller <search.horizon> or fewer <split.folds>, or give more bars";
+    Err(Error::new(Kind::Usage, what).remedy(remedy))
 }
 
 /// A scaler whose columns of an inverted trend have the other sign.

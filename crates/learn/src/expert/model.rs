@@ -175,9 +175,9 @@ impl FoldMarket {
         self.world.model().rows().len()
     }
 
-    /// Whether somebody asked for a row behind the end of the training part.
-    pub(super) fn reached_behind(&self) -> bool {
-        self.world.model().rows().reached_behind()
+    /// An error where a row behind the end of the training part was asked for, or none was left to draw.
+    pub(super) fn check_drawn(&self) -> Result<()> {
+        self.world.model().rows().check_drawn()
     }
 
     /// Bytes it takes.
@@ -319,7 +319,7 @@ fn read_fit(bytes: &[u8]) -> Option<Fit> {
 }
 
 /// The first clock time whose rows are kept: the newest, as many as a model may have.
-fn newest(stretches: &[Range<u32>], clocks: &[u32]) -> u32 {
+pub(super) fn newest(stretches: &[Range<u32>], clocks: &[u32]) -> u32 {
     let all: usize = stretches.iter().map(ExactSizeIterator::len).sum();
     if all <= MOST {
         return 0;

@@ -176,8 +176,7 @@ impl Seen {
 pub(super) fn known(expert: &Expert, member: &Member, row: u32, observed: &[f32], horizon: Option<u32>) -> InfoSet {
     let mut shown = Vec::new();
     observation(&expert.folds.problem.inputs, &expert.scalers[member.key.fold].scales, row, &mut shown);
-    let clock = expert.clocks[row as usize];
-    let excluded = horizon.map_or(0..0, |bars| clock.saturating_sub(bars)..clock.saturating_add(bars + 1));
+    let excluded = horizon.map_or(0..0, |bars| expert.within(member.key.fold, row, bars));
     member.market.root(&expert.folds.data, row, shown, observed, excluded)
 }
 

@@ -338,7 +338,7 @@ fn one_hot(chosen: &[u8]) -> Vec<f32> {
 }
 
 /// Searches from all roots, so many in a batch. As on a card, a search that asked for a row behind the end of its
-/// model's training is an error.
+/// model's training, or had none left to draw, is an error.
 pub(super) fn searched<E: Evaluate>(
     search: &mut Search<FoldMarket>,
     market: &FoldMarket,
@@ -350,12 +350,7 @@ pub(super) fn searched<E: Evaluate>(
     for roots in roots.chunks((at_once as usize).max(1)) {
         all.append(search.run(market, evaluators, roots)?);
     }
-    match market.reached_behind() {
-        false => Ok(all),
-        true => Err(Error::Invalid(
-            "a search asked for a row behind the end of its model's training; this is a bug, please report it".into(),
-        )),
-    }
+    market.check_drawn().map(|()| all)
 }
 
 impl Training for ExpertTraining {

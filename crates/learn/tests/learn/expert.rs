@@ -216,6 +216,10 @@ fn what_cannot_be_searched_is_refused() {
     refused(other, "3 outputs and a value");
     let search = SearchShape { simulations: 0, ..hypers().search };
     refused(spec(Hypers { search, ..hypers() }, 1), "0 simulations");
+    // Of 1,799 rows that follow one, the root in the middle hides 1,737 and more.
+    let far = |horizon: u32| Hypers { search: SearchShape { horizon, ..hypers().search }, ..hypers() };
+    assert!(Expert::new(&problem, &data, &folds, spec(far(867), 1)).is_ok());
+    refused(spec(far(868), 1), "fold 1 has 1799 training bars to search in, and only 62 of them for some roots");
 }
 
 /// A card, where there is one.
