@@ -214,12 +214,8 @@ pub(super) fn policies_of(loaded: &model::Loaded, flat: fn(&model::ModelFold) ->
         let (own, net) = (&loaded.model.folds[at], &loaded.nets[at]);
         let flat = flat(own);
         let members = own.seeds.iter().zip(&loaded.params[at]).filter(|(seed, _)| !flat.contains(seed));
-        FoldPolicy {
-            net: net.clone(),
-            scales: loaded.scalers[at].scales_of(net),
-            members: members.map(|(_, params)| params.clone()).collect(),
-            flat: flat.len(),
-        }
+        let (seeds, members) = members.map(|(seed, params)| (*seed, params.clone())).unzip();
+        FoldPolicy { net: net.clone(), scales: loaded.scalers[at].scales_of(net), members, seeds, flat: flat.len() }
     };
     (0..loaded.model.folds.len()).map(fold).collect()
 }

@@ -4,6 +4,8 @@
 //! Folds decide one after the other, and a tree is built anew for every root, so a policy has one set of trees,
 //! whatever the number of its folds: the fold that decides has it, with the nets of its members.
 //!
+//! Members draw scenarios of their own, by the seed that each was trained with, so that they err apart.
+//!
 //! A member votes for what its search chose; the position with most votes is taken, flat where it has as many. A member
 //! that stays flat votes for flat.
 
@@ -138,13 +140,12 @@ impl SearchPolicy {
         let mut votes: Vec<[f32; ACTIONS]> = places.iter().map(|at| [0.0, flat(at), 0.0]).collect();
         let scales: Vec<Scale> = own.policy.scales.iter().flatten().cloned().collect();
         if let Some(market) = own.market() {
-            let root = |at: usize| {
-                let row = view.rows[at];
-                let observed = self.deciding.seen_alone(view, at);
+            let known = |at: &usize| {
+                let row = view.rows[*at];
+                let observed = self.deciding.seen_alone(view, *at);
                 let mut shown = Vec::new();
                 observation(&self.problem.inputs, &scales, row, &mut shown);
-                let known = market.root(&self.data, row, shown, &observed, 0..0);
-                Root { known, counter: self.counters[row as usize] }
+                market.root(&self.data, row, shown, &observed, 0..0)
             };
             let members = own.policy.members.len();
             let asked = |number: usize| -> Vec<usize> {
@@ -152,13 +153,17 @@ impl SearchPolicy {
                 (0..places.len()).filter(is_asked).collect()
             };
             let asked: Vec<Vec<usize>> = (0..members).map(asked).collect();
-            let roots: Vec<Root<InfoSet>> = places.iter().map(|at| root(*at)).collect();
+            let known: Vec<InfoSet> = places.iter().map(known).collect();
+            let root = |number: usize, i: usize| {
+                let row = self.counters[view.rows[places[i]] as usize];
+                Root { known: known[i].clone(), counter: counter_of(row, own.policy.seeds[number]) }
+            };
             let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
             match self.searching(&mut current, fold, market).map_err(failed)? {
                 FoldSearch::Processor(search) => {
                     let Processor { trees, nets, .. } = &mut **search;
-                    for (asked, nets) in asked.iter().zip(nets) {
-                        let roots: Vec<Root<InfoSet>> = asked.iter().map(|i| roots[*i].clone()).collect();
+                    for ((number, asked), nets) in asked.iter().enumerate().zip(nets) {
+                        let roots: Vec<Root<InfoSet>> = asked.iter().map(|i| root(number, *i)).collect();
                         let found = searched(trees, market, nets, &roots, own.shape.roots).map_err(failed)?;
                         asked.iter().zip(&found.chosen).for_each(|(i, action)| votes[*i][usize::from(*action)] += 1.0);
                     }
@@ -166,7 +171,8 @@ impl SearchPolicy {
                 FoldSearch::Card(search) => {
                     let own = asked.iter().enumerate().flat_map(|(net, asked)| asked.iter().map(move |i| (net, *i)));
                     let own: Vec<(usize, usize)> = own.collect();
-                    let all: Vec<(usize, &Root<InfoSet>)> = own.iter().map(|(net, i)| (*net, &roots[*i])).collect();
+                    let roots: Vec<Root<InfoSet>> = own.iter().map(|(net, i)| root(*net, *i)).collect();
+                    let all: Vec<(usize, &Root<InfoSet>)> = own.iter().map(|(net, _)| *net).zip(&roots).collect();
                     let found = search.run(&all, false).map_err(failed)?;
                     own.iter().zip(&found.chosen).for_each(|((_, i), action)| votes[*i][usize::from(*action)] += 1.0);
                 }
@@ -225,8 +231,13 @@ pub(super) const AT_ONCE: usize = 1 << 12;
 /// Closes whose roots are searched at once.
 const CLOSES: usize = 16;
 
-/// The root of what deployed searches draw; rows differ by their counters.
+/// The root of what deployed searches draw; rows and members differ by their counters.
 const SEED: u64 = 0x5eac_4ed0;
+
+/// The counter of a row's search by the member of a seed.
+fn counter_of(row: u64, seed: u32) -> u64 {
+    row.wrapping_add(u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
 
 impl Policy for SearchPolicy {
     fn needs(&self) -> Needs {

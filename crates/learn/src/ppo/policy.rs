@@ -28,6 +28,8 @@ pub struct FoldPolicy {
     pub scales: Vec<Option<Scale>>,
     /// Weights of those that trade.
     pub members: Vec<Vec<f32>>,
+    /// `[members]` the seed that each was trained with: what a member that searches draws depends on it.
+    pub seeds: Vec<u32>,
     /// How many stay flat.
     pub flat: usize,
 }
@@ -389,7 +391,7 @@ mod tests {
                 let rows = Rows { tables: &tables, scales: &[], ids: &[], extras: &observed };
                 whole.with(params).unwrap().run(rows, out).unwrap();
             }
-            let fold = FoldPolicy { net: net.clone(), scales: Vec::new(), members, flat: 0 };
+            let fold = FoldPolicy { net: net.clone(), scales: Vec::new(), members, seeds: vec![0, 1], flat: 0 };
             let stripped = fold.clone().without_value().unwrap();
             assert_eq!(stripped.net.heads.len(), if layers.contains("16 /") { 2 } else { 1 });
             let mut pass = Forward::new(&stripped.net, Precision::F32, n).unwrap();

@@ -222,6 +222,46 @@ fn what_cannot_be_searched_is_refused() {
     refused(spec(far(868), 1), "fold 1 has 1799 training bars to search in, and only 62 of them for some roots");
 }
 
+/// Members draw scenarios of their own: of two with the same weights each decides by its seed, whoever is beside it.
+#[test]
+fn members_draw_scenarios_of_their_own() {
+    let (problem, data, folds) = market(3, 0.5, 0.0);
+    let shape = SearchShape { simulations: 3, scenarios: 16, codes: 4, horizon: 2, roots: 24 };
+    let expert = Expert::new(&problem, &data, &folds, spec(Hypers { search: shape, ..hypers() }, 1)).unwrap();
+    let (net, market) = (expert.configs()[0].net.clone(), expert.market(0).unwrap());
+    let params = vec![0.01; compute::net::Layout::new(&net).unwrap().params];
+    let targets = |seeds: &[u32]| -> Vec<f64> {
+        let scales = expert.scalers()[0].scales_of(&net);
+        let members = vec![params.clone(); seeds.len()];
+        let policy = FoldPolicy { net: net.clone(), scales, members, seeds: seeds.to_vec(), flat: 0 };
+        let fold = SearchFold { policy, market: Some(Arc::clone(&market)), shape, precision: Precision::F32 };
+        let rows = SearchRows {
+            problem: Arc::clone(&problem),
+            data: Arc::clone(&data),
+            fold_of: vec![Some(0); problem.ids],
+            counters: (0..problem.ids as u64).collect(),
+            share: 1.0,
+        };
+        let policy = SearchPolicy::new(rows, vec![fold], Vec::new(), (&at(2).device, u64::MAX)).unwrap();
+        let target = |row: u32| {
+            let (rows, observed) = (&[row][..], &[0.0; OBSERVED][..]);
+            let view = View { rows, slots: &[0], observed, legal: &[true; 3], counter: 0, seed: None };
+            let mut actions = [Action::target(f64::NAN)];
+            policy.act(&view, &mut [], &mut actions).unwrap();
+            actions[0].target
+        };
+        (1900..2100).map(target).collect()
+    };
+    let [zero, one, other] = [&[0][..], &[1], &[7]].map(targets);
+    assert!(zero != one && one != other && zero != other, "the same scenarios");
+    assert_eq!(targets(&[7]), other);
+    // Beside a member of another seed each has the same vote.
+    let together = targets(&[0, 7]);
+    for ((both, a), b) in together.iter().zip(&zero).zip(&other) {
+        assert!(a != b || both == a, "{a} and {b} vote for {both}");
+    }
+}
+
 /// A card, where there is one.
 fn on_card() -> Option<DeviceBudget> {
     card().map(|device| DeviceBudget { device, budget: Budget::default() })
@@ -291,6 +331,7 @@ fn a_policy_of_eight_folds_has_the_trees_of_one() {
             net: net.clone(),
             scales: expert.scalers()[0].scales_of(&net),
             members: params.clone(),
+            seeds: vec![0, 1],
             flat: 0,
         },
         market: Some(Arc::clone(&market)),

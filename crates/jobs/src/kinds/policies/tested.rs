@@ -190,12 +190,13 @@ impl Tested<'_> {
             let own: Vec<&&Trained> = members.iter().filter(|m| m.fold == number && m.best.is_some()).collect();
             let (trading, flat): (Vec<&Trained>, Vec<&Trained>) =
                 own.into_iter().copied().partition(|m| !stays_flat(m));
-            let weights = trading.iter().filter_map(|m| Some(m.best.as_ref()?.params.clone())).collect();
+            let best = trading.iter().filter_map(|m| Some((m.seed, m.best.as_ref()?.params.clone())));
+            let (seeds, weights) = best.unzip();
             // All members of a fold are of one config.
             let config = members.iter().find(|m| m.fold == number).unwrap_or(first).config;
             let net = learner.configs()[config].net.clone();
             let scales = learner.scalers()[number].scales_of(&net);
-            (FoldPolicy { net, scales, members: weights, flat: flat.len() }, config)
+            (FoldPolicy { net, scales, members: weights, seeds, flat: flat.len() }, config)
         };
         Ok((0..splits.folds.len()).map(fold).unzip())
     }
