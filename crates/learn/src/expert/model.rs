@@ -48,6 +48,8 @@ pub struct FoldMarket {
     pub(super) unit: f32,
     prior: Option<Prior>,
     discount: f32,
+    /// `[rows]` in order: a digest of what was observed at a row and of its close, and the row.
+    digests: Vec<(u64, u32)>,
 }
 
 /// What the sign of a column adds to a root's logits.
@@ -72,6 +74,12 @@ pub(super) fn observation(inputs: &[Input], scales: &[Scale], row: u32, to: &mut
         let scaled = values.iter().zip(scale.mean.iter().zip(&scale.inverse));
         to.extend(scaled.map(|(x, (mean, inverse))| (x - mean) * inverse));
     }
+}
+
+/// What names a row wherever it lies: what is observed there, and its close.
+fn digest(observation: &[f32], bar: &Bar) -> u64 {
+    let words = observation.iter().map(|x| u64::from(x.to_bits()));
+    words.fold(bar.close.to_bits(), |sum, word| (sum.rotate_left(23) ^ word).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// What a market is fitted on.
@@ -116,14 +124,19 @@ impl FoldMarket {
 
     fn new(model: FittedModel, compared: Option<Comparison>, discount: f32, prior: Option<Prior>) -> FoldMarket {
         let unit = deviation(model.rows().all());
+        let rows = model.rows();
+        let shown = rows.observations().chunks_exact(rows.features());
+        let of = |((row, shown), at): ((&TrainingRow, &[f32]), u32)| (digest(shown, &row.bar), at);
+        let mut digests: Vec<(u64, u32)> = rows.all().iter().zip(shown).zip(0..).map(of).collect();
+        digests.sort_unstable();
         let world = MarketWorld::new(model, discount, show, OBSERVED);
-        FoldMarket { world, compared, unit, prior, discount }
+        FoldMarket { world, compared, unit, prior, discount, digests }
     }
 
     /// Bytes of the market of so many rows with so many features, at most.
     pub(super) fn need(rows: usize, features: usize) -> u64 {
         let kept = FoldMarket::most_rows(rows);
-        kept as u64 * (4 * features as u64 + 192) + Learned::bytes_of(kept, features)
+        kept as u64 * (4 * features as u64 + 208) + Learned::bytes_of(kept, features)
     }
 
     /// Bytes beside that while it is fitted: models are compared on a copy of three quarters of the rows.
@@ -180,9 +193,30 @@ impl FoldMarket {
         self.world.model().rows().check_drawn()
     }
 
+    /// Clock times within so many bars of the training row at which exactly this was observed, as far as its stretch
+    /// goes, and at least as many clock times: what a search from there may not draw. None elsewhere.
+    ///
+    /// A row is known by what it shows and by its close, so that it is the same in whatever table it lies.
+    pub(super) fn within(&self, observation: &[f32], bar: &Bar, bars: u32) -> Range<u32> {
+        let (own, rows) = (digest(observation, bar), self.world.model().rows());
+        let (all, from) = (rows.all(), self.digests.partition_point(|(digest, _)| *digest < own));
+        let alike = self.digests[from..].iter().take_while(|(digest, _)| *digest == own).map(|(_, at)| *at as usize);
+        let is_it = |at: &usize| {
+            let shown = &rows.observations()[at * rows.features()..(at + 1) * rows.features()];
+            all[*at].bar.close == bar.close && shown == observation
+        };
+        let Some(row) = alike.into_iter().find(is_it) else { return 0..0 };
+        let (clock, most) = (all[row].clock, bars as usize);
+        let before = all[..row].iter().rev().take(most).take_while(|own| own.continues).count();
+        let behind = all[row..].iter().take(most).take_while(|own| own.continues).count();
+        let first = all[row - before].clock.min(clock.saturating_sub(bars));
+        first..all[row + behind].clock.max(clock.saturating_add(bars)).saturating_add(1)
+    }
+
     /// Bytes it takes.
     pub fn bytes(&self) -> u64 {
         let more = if let FittedModel::Learned(model) = self.world.model() { model.bytes() } else { 0 };
+        let more = more + size_of_val(&self.digests[..]) as u64;
         self.world.model().rows().bytes() + more
     }
 
@@ -438,6 +472,42 @@ impl World for FoldMarket {
 mod tests {
     use super::*;
     use account::{Account, Action, Bar, Params, step};
+
+    /// Two stretches of a hundred rows, three clock times apart.
+    fn market() -> (FoldMarket, Vec<f32>) {
+        let mut random = random::SplitMix::new(3);
+        let mut row = |at: u32| {
+            let close = 100.0 + random.unit();
+            let bar = Bar { open: close, sigma: 0.01, ..Bar::flat(close) };
+            TrainingRow { bar, time: [0.0; 2], clock: 3 * at, continues: at != 99 }
+        };
+        let rows: Vec<TrainingRow> = (0..200).map(&mut row).collect();
+        // The last rows show the same as the first ones.
+        let observations: Vec<f32> = (0..200u8).flat_map(|at| [f32::from(at % 190), 1.0]).collect();
+        let rows = Rows::cut(&observations, 2, &rows, |_| true).unwrap();
+        let (model, _) = FittedModel::fit(rows, ModelRule::Bootstrap, 4).unwrap();
+        (FoldMarket::new(model, None, 0.9, None), observations)
+    }
+
+    #[test]
+    fn a_training_row_is_known_again_with_its_horizon() {
+        let (market, observations) = market();
+        let rows = market.world.model().rows().all();
+        let within = |row: usize, bars: u32| market.within(&observations[2 * row..][..2], &rows[row].bar, bars);
+        assert_eq!(within(40, 4), 3 * 36..3 * 44 + 1);
+        // As far as the stretch goes, and never less than as many clock times.
+        assert_eq!([within(98, 4), within(101, 4)], [3 * 94..3 * 98 + 5, 3 * 101 - 4..3 * 105 + 1]);
+        assert_eq!([within(0, 2), within(199, 2)], [0..7, 3 * 197..3 * 199 + 3]);
+        // The same observation at another close is another row, and neither is known where one of them differs.
+        assert_eq!(within(195, 1), 3 * 194..3 * 196 + 1);
+        let other = Bar { close: 99.0, ..rows[40].bar };
+        assert_eq!(market.within(&observations[80..82], &other, 4), 0..0);
+        assert_eq!(market.within(&[40.0, 2.0], &rows[40].bar, 4), 0..0);
+        // Costs are the account's own, and a market that was read knows its rows too.
+        let costly = Bar { half_spread: 0.1, ..rows[40].bar };
+        let read = FoldMarket::from_bytes(&market.to_bytes()).unwrap();
+        assert_eq!(read.within(&observations[80..82], &costly, 4), within(40, 4));
+    }
 
     #[test]
     fn an_account_that_is_shown_the_same_trades_the_same() {

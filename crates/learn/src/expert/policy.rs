@@ -4,7 +4,8 @@
 //! Folds decide one after the other, and a tree is built anew for every root, so a policy has one set of trees,
 //! whatever the number of its folds: the fold that decides has it, with the nets of its members.
 //!
-//! Members draw scenarios of their own, by the seed that each was trained with, so that they err apart.
+//! Members draw scenarios of their own, by the seed that each was trained with, so that they err apart. At a close that
+//! the market was fitted on, rows within the horizon are not drawn, as while training.
 //!
 //! A member votes for what its search chose; the position with most votes is taken, flat where it has as many. A member
 //! that stays flat votes for flat.
@@ -145,7 +146,8 @@ impl SearchPolicy {
                 let observed = self.deciding.seen_alone(view, *at);
                 let mut shown = Vec::new();
                 observation(&self.problem.inputs, &scales, row, &mut shown);
-                market.root(&self.data, row, shown, &observed, 0..0)
+                let excluded = market.within(&shown, &self.data.table().bars[row as usize], own.shape.horizon);
+                market.root(&self.data, row, shown, &observed, excluded)
             };
             let members = own.policy.members.len();
             let asked = |number: usize| -> Vec<usize> {
