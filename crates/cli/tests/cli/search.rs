@@ -246,6 +246,7 @@ fn an_inverted_trend_is_a_trial_of_its_own() {
         let (run, exit) = train(out, features, more);
         assert_eq!(exit, 0, "{run}");
         assert_eq!(run["market_models"][0]["trend"], "above", "{run}");
+        assert_eq!(run["market_models"][0]["trend_reversed"], false, "{run}");
         assert!(run["notes"].to_string().contains("the sign of `above`"), "{run}");
         run
     });

@@ -15,6 +15,10 @@ pub struct MarketModelRow {
     /// The feature whose sign is believed at roots, for long or for short; null where none is.
     #[serde(default)]
     pub trend: Option<String>,
+    /// Whether that feature is above 0 after the price fell, as `sma(20)/close - 1`, so that its sign counts the other
+    /// way round.
+    #[serde(default)]
+    pub trend_reversed: bool,
     /// Both models on rows that neither was fitted to; null where only the bootstrap was wanted, or rows were too few.
     pub held_out: Option<HeldOut>,
 }
@@ -67,7 +71,8 @@ impl MarketModelRow {
             learned: ForecastRow::new(&both.learned),
             errors: ForecastRow::new(&both.errors),
         });
-        MarketModelRow { fold: fold + 1, model: market.model().name().into(), trend, held_out }
+        let trend_reversed = market.trend_is_reversed();
+        MarketModelRow { fold: fold + 1, model: market.model().name().into(), trend, trend_reversed, held_out }
     }
 
     fn is_learned(&self) -> bool {
@@ -84,9 +89,11 @@ pub(super) fn sentence(rows: &[MarketModelRow]) -> Option<String> {
         n if n == all => "the learned one".to_string(),
         n => format!("the learned one in {n} of {}, else the bootstrap", format_plural(all as u64, "fold")),
     };
-    let trend = rows.iter().find_map(|row| row.trend.as_ref());
-    let trend =
-        trend.map_or(String::new(), |name| format!("; at a root the sign of `{name}` speaks for long or short"));
+    let trend = rows.iter().find_map(|row| Some((row.trend.as_ref()?, row.trend_reversed)));
+    let trend = trend.map_or(String::new(), |(name, reversed)| {
+        let reversed = if reversed { ", reversed because it is above 0 after the price fell," } else { "" };
+        format!("; at a root the sign of `{name}`{reversed} speaks for long or short")
+    });
     let both: Vec<&HeldOut> = rows.iter().filter_map(|row| row.held_out.as_ref()).collect();
     if both.is_empty() {
         return Some(format!("the market model is {which}{trend}"));
@@ -155,6 +162,7 @@ mod tests {
             fold,
             model: model.into(),
             trend: (fold == 2).then(|| "above_sma_20".to_string()),
+            trend_reversed: false,
             held_out: Some(HeldOut {
                 rows: 800,
                 horizon: 8,
@@ -170,6 +178,14 @@ mod tests {
         assert!(text.contains("0.600 by the bootstrap and 0.580 by the learned model, 79 and 79 %"), "{text}");
         assert!(
             text.ends_with("central 80 %; at a root the sign of `above_sma_20` speaks for long or short"),
+            "{text}"
+        );
+        let reversed = MarketModelRow { held_out: None, trend_reversed: true, ..both[1].clone() };
+        let text = sentence(&[reversed]).unwrap();
+        assert!(
+            text.ends_with(
+                "of `above_sma_20`, reversed because it is above 0 after the price fell, speaks for long or short"
+            ),
             "{text}"
         );
         let alone = MarketModelRow { held_out: None, ..both[0].clone() };

@@ -23,6 +23,7 @@ mod replay;
 mod returns;
 mod rollout;
 mod training;
+mod trend;
 
 pub use model::{FoldMarket, Trend};
 pub use policy::{SearchFold, SearchPolicy, SearchRows};

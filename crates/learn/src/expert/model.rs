@@ -5,6 +5,7 @@
 //! reads them. The newest [`MOST`] are kept. As bytes it goes into a model's folder, so that a searcher needs no
 //! training data.
 
+use super::trend::orientation;
 use account::Bar;
 use compute::population::Scale;
 use compute::{Error, Result};
@@ -30,9 +31,10 @@ const BOTH_SIGNS: f64 = 0.05;
 /// The columns of a trend, and what their sign adds to the logits of a root.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Trend {
-    /// Columns of the trend group, counted through all inputs.
+    /// Columns of the trend group, counted through all inputs; which way each points is found on training rows.
     pub columns: Vec<usize>,
-    /// What the sign adds to long and takes off short.
+    /// What the sign adds to long and takes off short where the column points up, and the other way round where it
+    /// points down.
     pub weight: f32,
     /// Whether the whole group is negated.
     pub inverted: bool,
@@ -58,6 +60,7 @@ struct Prior {
     column: u32,
     /// The column where the trend is nothing.
     zero: f32,
+    /// Below 0 where the column points down.
     weight: f32,
 }
 
@@ -226,6 +229,11 @@ impl FoldMarket {
         self.prior.map(|prior| prior.column as usize)
     }
 
+    /// Whether that column is above nothing after the price fell, so that its sign counts the other way round.
+    pub fn trend_is_reversed(&self) -> bool {
+        self.prior.is_some_and(|prior| prior.weight < 0.0)
+    }
+
     /// What a trend added to a root's logits, `[A]`.
     pub(super) fn prior_of(&self, known: &InfoSet) -> [f32; ACTIONS] {
         let Some(Prior { column, zero, weight }) = self.prior else { return [0.0; ACTIONS] };
@@ -363,17 +371,26 @@ pub(super) fn newest(stretches: &[Range<u32>], clocks: &[u32]) -> u32 {
     own[all - MOST]
 }
 
-/// The first column of the group that shows both signs, and where it is nothing.
+/// The first column of the group that shows both signs and points somewhere, and where it is nothing.
 fn prior(rows: &Rows, scales: &[Scale], trend: &Trend) -> Option<Prior> {
+    if trend.weight == 0.0 {
+        return None;
+    }
     let all: Vec<(f32, f32)> =
         scales.iter().flat_map(|scale| scale.mean.iter().copied().zip(scale.inverse.iter().copied())).collect();
     let both = |column: usize, zero: f32| {
         let above = rows.observations().chunks_exact(rows.features()).filter(|row| row[column] > zero).count();
         (BOTH_SIGNS..=1.0 - BOTH_SIGNS).contains(&(above as f64 / rows.len() as f64))
     };
-    let zeros = trend.columns.iter().map(|column| (*column, -all[*column].0 * all[*column].1));
-    let (column, zero) = zeros.into_iter().find(|(column, zero)| both(*column, *zero))?;
-    (trend.weight != 0.0).then_some(Prior { column: column as u32, zero, weight: trend.weight })
+    // An inverted trend is negated in these rows, and believed as it is there.
+    let weight = if trend.inverted { -trend.weight } else { trend.weight };
+    let of = |column: usize| {
+        let zero = -all[column].0 * all[column].1;
+        let points = || orientation(rows, column, zero);
+        let points = both(column, zero).then(points).flatten()?;
+        Some(Prior { column: column as u32, zero, weight: weight * points })
+    };
+    trend.columns.iter().find_map(|column| of(*column))
 }
 
 /// The deviation of a bar's move.

@@ -177,31 +177,65 @@ fn what_lies_behind_the_training_part_changes_no_weight() {
 
 #[test]
 fn a_market_comes_back_from_its_bytes() {
-    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    let (problem, data, folds) = market_with_a_trend(|above| -above);
     let trend = Trend { columns: vec![1], weight: 0.5, inverted: false };
     let expert = Expert::new(&problem, &data, &folds, Spec { trend, ..spec(hypers(), 1) }).unwrap();
     let own = expert.market(0).unwrap();
     let bytes = own.to_bytes();
     let read = FoldMarket::from_bytes(&bytes).unwrap();
+    assert!(own.trend_is_reversed() && read.trend_is_reversed());
     assert_eq!((read.to_bytes(), read.score(), read.rows()), (bytes.clone(), own.score(), 1800));
     for cut in [0, 7, 31, bytes.len() - 2, bytes.len() - 1] {
         assert!(FoldMarket::from_bytes(&bytes[..cut]).is_err(), "{cut}");
     }
 }
 
+/// The same market, whose other column is what a close is away from the mean of the last ones, as a share.
+fn market_with_a_trend(made: impl Fn(f32) -> f32) -> (Arc<Problem>, Arc<EpisodeData>, Vec<features::Fold>) {
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let mut own = Problem::clone(&problem);
+    let input = &mut own.inputs[0];
+    for (row, values) in input.values.chunks_exact_mut(input.stride).enumerate() {
+        let closes: Vec<f64> = data.table().bars[row.saturating_sub(9)..=row].iter().map(|bar| bar.close).collect();
+        let mean = closes.iter().sum::<f64>() / closes.len() as f64;
+        values[1] = made((closes[closes.len() - 1] / mean - 1.0) as f32);
+    }
+    (Arc::new(own), data, folds)
+}
+
 /// The trend is a prior of its own sign; turned over, it and its columns have the other.
 #[test]
 fn an_inverted_trend_is_another_training() {
-    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let (problem, data, folds) = market_with_a_trend(|above| above);
     let of = |weight: f32, inverted: bool| {
-        let trend = Trend { columns: vec![0], weight, inverted };
+        let trend = Trend { columns: vec![1], weight, inverted };
         let expert = Expert::new(&problem, &data, &folds, Spec { trend, ..spec(hypers(), 2) }).unwrap();
         let inverse = expert.scalers()[0].scales[0].inverse.clone();
+        assert!(!expert.market(0).unwrap().trend_is_reversed());
         (bits(&run(&expert, 2, None)), inverse)
     };
     let [none, with, turned] = [of(0.0, false), of(2.0, false), of(2.0, true)];
     assert!(none.0 != with.0 && with.0 != turned.0);
-    assert_eq!(turned.1, [-with.1[0], with.1[1]]);
+    assert_eq!(turned.1, [with.1[0], -with.1[1]]);
+}
+
+/// A feature that is above 0 after the price fell speaks for short there, turned over or not; a distance speaks for
+/// nothing, and neither does what comes next.
+#[test]
+fn a_trend_is_believed_the_way_it_points() {
+    let found = |made: fn(f32) -> f32, columns: &[usize], inverted: bool| {
+        let (problem, data, folds) = market_with_a_trend(made);
+        let trend = Trend { columns: columns.to_vec(), weight: 0.5, inverted };
+        let expert = Expert::new(&problem, &data, &folds, Spec { trend, ..spec(hypers(), 1) }).unwrap();
+        let market = expert.market(0).unwrap();
+        (market.trend_column(), market.trend_is_reversed())
+    };
+    for inverted in [false, true] {
+        assert_eq!(found(|above| above, &[1], inverted), (Some(1), false));
+        assert_eq!(found(|above| -above, &[1], inverted), (Some(1), true));
+        assert_eq!(found(|above| -above, &[0, 1], inverted), (Some(1), true));
+        assert_eq!(found(|above| above.abs() - 2e-3, &[1], inverted), (None, false));
+    }
 }
 
 #[test]
