@@ -563,7 +563,7 @@ pub(crate) struct BenchSearch {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
     /// Seconds per measurement; a longer search runs once
-    #[arg(long, value_name = "S", default_value_t = 0.3)]
+    #[arg(long, value_name = "S", default_value_t = jobs::BENCH_SEARCH_SECONDS)]
     pub(crate) seconds: f64,
     #[command(flatten)]
     _pace: Flags<flags::Pace>,

@@ -5,7 +5,7 @@ mod honest;
 mod search;
 
 pub use self::honest::{HonestOnCard, bench_market, bench_models, bench_roots};
-pub use self::search::{BenchSearch, BenchedSearch, SearchBenchRow, bench_search};
+pub use self::search::{BENCH_SEARCH_SECONDS, BenchSearch, BenchedSearch, SearchBenchRow, bench_search};
 
 use crate::memory::{self, Memory};
 use crate::progress::{Sink, Update, check_stop};

@@ -118,11 +118,17 @@ fn bench_search_shows_a_table_and_what_does_not_fit() {
     for (args, exit, part) in [
         (&["--mode", "quick"][..], 2, "--mode"),
         (&["--net", "8-x"], 2, "column"),
+        (&["--net", "lstm64"], 2, "`lstm64` has a memory"),
         (&["--roots", "0"], 2, "0"),
+        (&["--seconds", "0"], 2, "not a usable time"),
         (&["--device", "cuda:99"], 4, ""),
     ] {
         let (value, code) = place.json(&[&["bench", "search"], args].concat());
         assert_eq!((code, &value["schema"]), (exit, &"bench_search/1".into()), "{value}");
         assert!(value["error"]["message"].as_str().is_some_and(|m| m.contains(part)), "{part}: {value}");
     }
+    // The remedies name what the help does.
+    let remedy = |args: &[&str]| place.json(&[&["bench", "search"], args].concat()).0["error"]["remedy"].clone();
+    assert_eq!(remedy(&["--seconds", "0"]), "0.3 is the default, 3600 the maximum");
+    assert_eq!(remedy(&["--net", "lstm64"]), "give layers without memory, as in --net 64t-64t");
 }

@@ -10,6 +10,7 @@ mod alone;
 
 use self::alone::Counted;
 use super::honest::{HonestOnCard, bench_market, bench_models, bench_roots};
+use crate::kinds::has_memory;
 use crate::memory::{self, Memory};
 use crate::progress::{Sink, Update, check_stop};
 use crate::settings::Settings;
@@ -39,6 +40,8 @@ const SHRINKING: LinearWorld =
     LinearWorld { inputs: INPUTS, actions: ACTIONS, shrink: 0.99, push: 0.01, discount: 0.99 };
 /// As `train` has it.
 const HONEST: Mode = Mode::Honest { in_flight: 1 };
+/// Seconds per measurement, unless set.
+pub const BENCH_SEARCH_SECONDS: f64 = 0.3;
 /// What is timed repeats at least so often, where it is shorter than the time for it.
 const REPEATS: usize = 3;
 
@@ -189,7 +192,7 @@ pub fn bench_search(request: &BenchSearch, settings: &Settings, sink: Sink<'_>) 
     let usage = |what: String, remedy: &str| Err(Error::new(Kind::Usage, what).remedy(remedy));
     if !(request.seconds > 0.0 && request.seconds <= 3600.0) {
         let wrong = format!("<seconds={}> is not a usable time to measure", request.seconds);
-        return usage(wrong, "0.5 is the default, 3600 the maximum");
+        return usage(wrong, &format!("{BENCH_SEARCH_SECONDS} is the default, 3600 the maximum"));
     }
     let choice: Choice = request.device.parse().map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))?;
     let net = net_of(&request.net)?;
@@ -252,6 +255,10 @@ pub fn bench_search(request: &BenchSearch, settings: &Settings, sink: Sink<'_>) 
 
 /// The policy's net from layers, as `train` makes it, or a whole net.
 fn net_of(text: &str) -> Result<Net> {
+    if has_memory(text) {
+        let what = format!("the net `{text}` has a memory or a window, and a search reads one row");
+        return Err(Error::new(Kind::Usage, what).remedy("give layers without memory, as in <net=64t-64t>"));
+    }
     let layers = text.replace(',', "-");
     let whole = match (text.contains('/'), layers.contains('|')) {
         (true, _) => text.to_string(),

@@ -29,7 +29,7 @@ pub(crate) use evolve::{ACCOUNTS, GENERATIONS, STEPS};
 pub use importance::ColumnImportance;
 pub use market_models::{ForecastRow, HeldOut, MarketModelRow};
 pub(crate) use ppo::UPDATES;
-pub(crate) use search::{SearchRule, timesteps as search_timesteps};
+pub(crate) use search::{SearchRule, has_memory, timesteps as search_timesteps};
 
 use crate::Settings;
 use crate::train::{Answer, Experiment, Judged, ModelRows, Source};
@@ -65,6 +65,11 @@ pub(crate) trait Kind: Sync {
 
     /// The net for these inputs, as text: the one that was set, or its own. Without labels there are no classes.
     fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String;
+
+    /// Refuses a net that was set and is none for it, where the reader of nets would advise what it refuses too.
+    fn refuse_net(&self, _settings: &Settings) -> Result<()> {
+        Ok(())
+    }
 
     /// The learner on its data, with a config for each combination of what is tried.
     fn learner(

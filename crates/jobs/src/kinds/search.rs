@@ -174,6 +174,17 @@ fn refuse_what_is_not_ours(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
+/// Whether the text of a net has recurrent layers, or an input that is a window of rows.
+pub(crate) fn has_memory(net: &str) -> bool {
+    let digit_first = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    let is_recurrent = |part: &str| part.strip_prefix("lstm").is_some_and(digit_first);
+    let is_window = |part: &str| {
+        let rows = part.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(['x', '×']);
+        digit_first(part) && rows.is_some_and(digit_first)
+    };
+    net.split(['-', ',', '|', '/', '+', ':', ' ']).any(|part| is_recurrent(part) || is_window(part))
+}
+
 /// An error where a whole training has fewer roots than accounts: a single iteration would take many times as long as
 /// what was asked for.
 fn refuse_idle_accounts(settings: &Settings) -> Result<()> {
@@ -339,6 +350,16 @@ impl Kind for SearchKind {
 
     fn net(&self, settings: &Settings, inputs: &[Input], classes: usize) -> String {
         PpoKind.net(settings, inputs, classes)
+    }
+
+    fn refuse_net(&self, settings: &Settings) -> Result<()> {
+        match settings.classify.net.as_deref().filter(|net| has_memory(net)) {
+            Some(net) => {
+                let what = format!("the net `{net}` has a memory or a window, and a search reads one row");
+                Err(usage(what, "give layers without memory, as in <train.net=64t-64t>"))
+            }
+            None => Ok(()),
+        }
     }
 
     fn learner(&self, source: &Source, splits: &Splits, settings: &Settings, at: &Opened) -> Result<Box<dyn Learner>> {

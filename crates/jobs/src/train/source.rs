@@ -202,12 +202,10 @@ pub(super) const LABELS: usize = 3;
 /// `[configs]` the net of each: the one that was set, or the learner's own for these inputs.
 pub(super) fn nets(settings: &Settings, inputs: &[Input], classes: usize) -> Result<Vec<Net>> {
     let net = |own: &Settings| {
-        own.train
-            .learner
-            .kind()
-            .net(own, inputs, classes)
-            .parse()
-            .map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))
+        let kind = own.train.learner.kind();
+        kind.refuse_net(own)?;
+        let net = kind.net(own, inputs, classes).parse();
+        net.map_err(|e: compute::Error| Error::new(Kind::Usage, e.to_string()))
     };
     settings.configs().iter().map(|(_, own)| net(own)).collect()
 }
