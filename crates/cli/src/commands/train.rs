@@ -113,8 +113,12 @@ pub(super) fn plan(run: &TrainRun, paint: Paint) -> String {
             let _ = writeln!(text, "  at most {units}, patience {}, {rate}", run.patience);
         }
     }
+    if run.trains_baseline {
+        text.push_str("  then PPO with the same net, folds and seeds for as long, as a run of its own\n");
+    }
     if let Some(estimate) = run.estimate_seconds {
-        let _ = writeln!(text, "  at most {} for all {unit}s", format_seconds(estimate));
+        let both = if run.trains_baseline { " and PPO" } else { "" };
+        let _ = writeln!(text, "  at most {} for all {unit}s{both}", format_seconds(estimate));
     }
     if let Some(refit) = &run.refit {
         on_everything(&mut text, run, refit, paint);

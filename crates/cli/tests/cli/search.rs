@@ -154,6 +154,14 @@ fn a_baseline_is_trained_for_as_long_as_a_search() {
     // No decision takes no time.
     assert_eq!(notes.contains("one decision of a hundred with search"), !run["latency"].is_null(), "{notes}");
     SEARCH.refuses(&place, &[(&["--baseline", "--try", "rate=1e-3,1e-4"], "several configs are tried")]);
+    // The plan names the second run, and a budget is for both.
+    let plan = SEARCH.plan(&place, &["--net", "8t", "--baseline"]);
+    let alone = SEARCH.plan(&place, &["--net", "8t"]);
+    assert_eq!((&plan["trains_baseline"], &alone["trains_baseline"]), (&true.into(), &Value::Null), "{plan}");
+    let [both, search] = [&plan, &alone].map(|plan| number(&plan["estimate_seconds"]));
+    assert!((1.2..3.5).contains(&(both / search)), "{both} s of {search} s");
+    let shown = super::text(&place.run(&["train", "planted", "--learner", "search", "--baseline", "--dry-run"]).stdout);
+    assert!(shown.contains("then PPO with the same net") && shown.contains("iterations and PPO"), "{shown}");
     others_refuse(&place, &["ppo"], &["--baseline"], "`search.`");
 }
 

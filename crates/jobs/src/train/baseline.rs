@@ -5,14 +5,17 @@
 //! of the time. The baseline is a run and a trial of its own, with PPO's own defaults where a setting means another
 //! thing there (accounts, steps, minibatch, rate, precision). How many steps fit into the seconds is timed, as
 //! `--budget` does it, so it differs from machine to machine and is no part of what a seed repeats. Patience does not
-//! end it.
+//! end it. A budget is for both, half of it for the search. Of a run that went on, the seconds of all its sessions
+//! count, as its log has them.
 
 use super::{Train, TrainEvent, TrainRun, train_alone};
 use crate::{SearchSettings, Settings};
+use files::time::{Order, parse};
 use files::{Error, Kind, Result, format_fixed, format_seconds};
 use judge::backtest::{Backtest, Line};
+use report::{Row, log_path, read_log};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// PPO that was trained for as long as a searcher.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,8 +52,41 @@ const HEADROOM: f64 = 0.9;
 
 /// Seconds that a run was trained and validated for.
 fn trained_seconds(run: &TrainRun) -> f64 {
-    let own = run.phases.iter().filter(|phase| ["train", "validate"].contains(&phase.name));
+    let own = run.phases.iter().filter(|phase| COUNTED.contains(&phase.name));
     own.map(|phase| phase.seconds).sum()
+}
+
+/// The phases that count.
+const COUNTED: [&str; 2] = ["train", "validate"];
+
+/// The same of all sessions of a run, by the rows of its log. A session that was killed has no phases: what it trained
+/// up to its last checkpoint is what the next one went on from.
+fn seconds_of_sessions(rows: &[Row]) -> f64 {
+    let (mut all, mut began, mut saved) = (0.0, None, None);
+    for row in rows {
+        match (row.kind.as_str(), row.fields.get("phases").and_then(|phases| phases.as_array())) {
+            ("started" | "resumed", _) => {
+                all += seconds_between(began.take(), saved.take());
+            }
+            ("phase", _) if row.text("name") == Some("train") => began = Some(&row.time),
+            ("saved", _) => saved = Some(&row.time),
+            (_, Some(phases)) => {
+                let is_counted = |name: &str| COUNTED.contains(&name);
+                let own = phases.iter().filter(|phase| phase["name"].as_str().is_some_and(is_counted));
+                all += own.filter_map(|phase| phase["seconds"].as_f64()).sum::<f64>();
+                (began, saved) = (None, None);
+            }
+            _ => {}
+        }
+    }
+    all + seconds_between(began, saved)
+}
+
+/// Seconds from one time of a log to another; 0 where one of both is missing.
+fn seconds_between(from: Option<&String>, to: Option<&String>) -> f64 {
+    let at = |time: &String| Some(parse(time.as_bytes(), Order::Ymd)?.ns);
+    let span = from.and_then(at).zip(to.and_then(at)).map_or(0, |(from, to)| to - from);
+    span.max(0) as f64 / 1e9
 }
 
 /// Trains the baseline of a searcher that has just been trained.
@@ -60,16 +96,17 @@ pub(super) fn train_baseline(
     run: &TrainRun,
     tell: &mut (dyn FnMut(TrainEvent<'_>) + Send),
 ) -> Result<Baseline> {
-    if request.resume {
-        let what = "the run went on from a checkpoint, and how long it had trained before is not known";
-        return Err(Error::new(Kind::State, what));
-    }
-    let (search_seconds, mut own) = (trained_seconds(run), ppo_settings(settings, run)?);
+    let search_seconds = match run.folder.as_deref().filter(|_| request.resume) {
+        Some(folder) => seconds_of_sessions(&read_log(&log_path(Path::new(folder)))?),
+        None => trained_seconds(run),
+    };
+    let mut own = ppo_settings(settings, run)?;
     let folder = format!("{}-ppo", run.folder.as_deref().unwrap_or("search"));
     let mut request = Train {
         out: Some(PathBuf::from(folder)),
         dry_run: true,
         budget: None,
+        resume: false,
         release_holdout: false,
         ..request.clone()
     };
@@ -122,5 +159,43 @@ fn line(backtest: &Backtest) -> Line {
         sharpe_annual: net.sharpe_annual.or(net.sharpe_annual_uncorrected),
         trades: net.round_trips.count,
         knows_the_future: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn all_sessions_of_a_run_count_as_far_as_they_were_kept() {
+        let row = |second: u32, kind: &str, more: Value| {
+            let mut row = json!({"time": format!("2026-11-15T10:00:{second:02}.500Z"), "kind": kind});
+            row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value::<Row>(row).unwrap()
+        };
+        let phases = |train: f64, validate: f64| {
+            json!({"phases": [{"name": "read", "seconds": 9.0}, {"name": "train", "seconds": train},
+                {"name": "validate", "seconds": validate}, {"name": "judge", "seconds": 7.0}]})
+        };
+        let training = json!({"name": "train"});
+        let session =
+            |second: u32, kind: &str| vec![row(second, kind, json!({})), row(second, "phase", training.clone())];
+        // Killed after its second checkpoint, before its first, stopped, and done.
+        let killed = [
+            session(0, "started"),
+            vec![row(3, "saved", json!({})), row(5, "saved", json!({})), row(8, "note", json!({}))],
+        ];
+        let early = [session(10, "resumed"), vec![row(19, "note", json!({}))]];
+        let stopped =
+            [session(20, "resumed"), vec![row(23, "saved", json!({})), row(24, "interrupted", phases(2.0, 1.0))]];
+        let done = [session(30, "resumed"), vec![row(33, "saved", json!({})), row(44, "finished", phases(4.0, 0.5))]];
+        let of = |sessions: &[&[Vec<Row>; 2]]| {
+            let rows: Vec<Row> = sessions.iter().flat_map(|own| own.concat()).collect();
+            seconds_of_sessions(&rows)
+        };
+        assert_eq!(of(&[&done]), 4.5);
+        assert_eq!(of(&[&killed, &early, &stopped, &done]), 5.0 + 0.0 + 3.0 + 4.5);
+        assert_eq!((of(&[&killed]), of(&[])), (5.0, 0.0));
     }
 }

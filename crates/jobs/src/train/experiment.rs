@@ -100,8 +100,13 @@ impl Experiment {
         Ok(())
     }
 
-    /// Seconds that all of it would take, where that is asked for or may be long; fits it into the time that the
-    /// request allows.
+    /// Whether PPO is trained behind it for as long, as a run of its own.
+    pub(super) fn trains_baseline(&self) -> bool {
+        self.settings.search.baseline && self.settings.refit.is_none()
+    }
+
+    /// Seconds that all of it would take, with a baseline that is trained for as long, where that is asked for or may
+    /// be long; fits it into the time that the request allows.
     pub(super) fn estimate(&mut self, request: &Train, tell: Teller<'_>) -> Result<Option<f64>> {
         let asked = request.dry_run || request.budget.is_some();
         // What is left of a run that goes on is known once it trains.
@@ -109,7 +114,9 @@ impl Experiment {
             return Ok(None);
         }
         let before = self.notes.len();
-        let mut seconds = estimate(self, if asked { 700 } else { 300 })?;
+        let runs = if self.trains_baseline() { 2.0 } else { 1.0 };
+        let timed = |own: &Experiment, most| Ok::<_, Error>(estimate(own, most)?.map(|seconds| runs * seconds));
+        let mut seconds = timed(self, if asked { 700 } else { 300 })?;
         if let Some(most) = request.budget.map(|budget| budget.as_secs_f64()) {
             let whole = self.scope();
             // Fewer members or folds may train at another pace, so what is left is timed again.
@@ -125,7 +132,7 @@ impl Experiment {
                 if self.scope() == before {
                     return Err(over_budget(before, need, most, self.learner.unit()));
                 }
-                seconds = estimate(self, 700)?;
+                seconds = timed(self, 700)?;
             }
             if self.scope() != whole {
                 self.notes.push(whole.taken(self.scope(), most, self.learner.unit()));

@@ -88,6 +88,10 @@ pub struct TrainRun {
     /// How long decisions of policies that search take; absent from others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Whether PPO is trained for as long behind a searcher, as a run of its own, which estimates and budgets count;
+    /// absent where that was not wanted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub trains_baseline: bool,
     /// PPO that was trained for as long as a searcher; absent where that was not wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
@@ -349,6 +353,7 @@ pub(super) fn describe(experiment: &Experiment) -> TrainRun {
         judged: None,
         backtest: None,
         latency: None,
+        trains_baseline: experiment.trains_baseline(),
         baseline: None,
         importance: Vec::new(),
         evidence: None,
