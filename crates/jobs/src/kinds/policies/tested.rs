@@ -108,9 +108,9 @@ fn search_note(lines: &[Line]) -> Option<String> {
     let by_much = alone.sharpe_annual? > searched.sharpe_annual.unwrap_or(0.0) && alone.trades > 0;
     (by_much && alone.total_return > searched.total_return).then(|| {
         format!(
-            "on the test blocks the net alone earned more than with search ({:.1} % against {:.1} %): what the search adds \
-             is judged by its market model; more <search.scenarios> make it surer, and from 512 on a change of position \
-             needs no test",
+            "on the test blocks the net alone earned more than with search ({:.1} % against {:.1} %): searching did not \
+             pay here. A longer training may change that (<ppo.timesteps>); a model of this run always searches, and a \
+             net that trades without search is trained by <train.learner=ppo>",
             100.0 * alone.total_return,
             100.0 * searched.total_return
         )
