@@ -403,7 +403,10 @@ impl Kind for SearchKind {
         let (own, gamma) = (&settings.search, settings.ppo.gamma);
         let trend = format!("{} {}", own.trend_prior, own.invert_trend);
         let market = format!("{gamma} {trend} {:?}", own.model);
-        format!("{:?}{} {market}{}", hypers(settings), iterations(settings), settings.account.identity())
+        // How many roots go in a batch is pace; the accounts that follow from it are in here.
+        let mut hypers = hypers(settings);
+        hypers.search.roots = 0;
+        format!("{hypers:?}{} {market}{}", iterations(settings), settings.account.identity())
     }
 
     fn rate(&self, settings: &Settings, _: usize) -> f32 {
@@ -510,5 +513,28 @@ mod tests {
         assert_eq!(rule(&["search.roots=32", "ppo.n_envs=128"], 1, 1), (128, 8, 32, 16, 64, 8));
         assert_eq!(rule(&["search.roots=4096"], 1, 1), (4096, 2, 4096, 16, 64, 8));
         assert_eq!(rule(&["ppo.n_steps=5", "search.simulations=3", "search.horizon=2"], 1, 1), (64, 5, 64, 3, 64, 2));
+    }
+
+    #[test]
+    fn roots_in_a_batch_are_no_trial_of_their_own() {
+        let identity = |set: &[&str]| {
+            let mut settings = Settings::default();
+            set.iter().for_each(|pair| settings.set(pair).unwrap());
+            SearchKind.identity(&settings)
+        };
+        assert_eq!(identity(&["ppo.n_envs=64", "search.roots=16"]), identity(&[]));
+        // Set alone, they are the accounts too.
+        assert_ne!(identity(&["search.roots=16"]), identity(&[]));
+    }
+
+    #[test]
+    fn nets_with_a_memory_are_known_by_their_text() {
+        for net in ["lstm64", "64t-lstm64", "lstm24-16t | lstm24-16t", "16x50-lstm64-3", "row:16x50-64t / 3", "3×5-8"]
+        {
+            assert!(has_memory(net), "{net}");
+        }
+        for net in ["64t-64t", "64,64", "16t | 8", "row:3 + account:dense8 / 8 / policy:3 | value:1", "lstm:3-8 / 3"] {
+            assert!(!has_memory(net), "{net}");
+        }
     }
 }

@@ -66,7 +66,7 @@ pub struct SearchShape {
     pub codes: u32,
     /// Decisions in a row, at most; and bars within which no row is drawn at a training row.
     pub horizon: u32,
-    /// Roots that are searched in one batch.
+    /// Roots that are searched in one batch. It changes no bit.
     pub roots: u32,
 }
 
