@@ -220,12 +220,17 @@ fn flags_of_a_search_change_the_plan() {
     assert_eq!((&many["batch"], &many["iterations"]), (&64.into(), &16.into()), "{many}");
     let apart = plan(&["--roots", "32", "--n-envs", "128", "--n-steps", "16"]);
     assert_eq!(apart["iterations"], 8, "{apart}");
-    let cases: [(&[&str], &str); 10] = [
+    let (refused, exit) = place.json(&["train", "planted", "--learner", "search", "--net", "lstm64", "--dry-run"]);
+    assert_eq!((exit, &refused["error"]["remedy"]), (2, &"give layers without memory, as in --net 64t-64t".into()));
+    let cases: [(&[&str], &str); 13] = [
         (&["--continuous"], "short, flat and long"),
         (&["--entropy", "0.2..0.8"], "a search goes by"),
         (&["--population", "8"], "`evolve.`"),
         (&["--precision", "tf32"], "in f32 or bf16"),
         (&["--set", "search.model=best"], "auto, bootstrap or learned"),
+        (&["--set", "search.rule=best"], "gumbel or puct, or auto"),
+        (&["--net", "lstm64"], "has a memory"),
+        (&["--net", "16x50-64t"], "has a memory or a window"),
         (&["--labels", "fixed(3)"], "not from labels"),
         (&["--net", "row:3 / 8 / direction:3"], "a search reads"),
         (&["--split", "kfold"], "walk forward"),
@@ -260,8 +265,29 @@ fn an_inverted_trend_is_a_trial_of_its_own() {
     });
     assert_eq!(first["members"], again["members"]);
     assert_ne!(first["members"], turned["members"]);
-    let (trials, exit) = place.json(&["trials", "trend"]);
-    assert_eq!((exit, &trials["trials"], &trials["configs"]), (0, &2.into(), &2.into()), "{trials}");
+    let trials = || {
+        let (trials, exit) = place.json(&["trials", "trend"]);
+        assert_eq!(exit, 0, "{trials}");
+        trials["trials"].as_u64().expect("a count")
+    };
+    assert_eq!(trials(), 2);
+    // Another batch of roots changes no bit, and another rule is another trial.
+    let (batch, exit) = train("batch", features, &["--roots", "4"]);
+    assert_eq!((exit, &batch["members"], trials()), (0, &first["members"], 2), "{batch}");
+    let (puct, exit) = train("puct", features, &["--set", "search.rule=puct"]);
+    assert_eq!((exit, trials()), (0, 3), "{puct}");
+    let kept = std::fs::read_to_string(place.path().join("puct/model/model.json")).expect("a model");
+    assert!(kept.contains("\"rule\": \"puct\""), "{kept}");
+    let (tested, exit) = place.json(&["backtest", "puct", "--out", "tested"]);
+    assert_eq!((exit, &tested["backtest"]), (0, &puct["backtest"]), "{tested}");
+    // Above its average after the price fell, it counts reversed; how far away it is says nothing.
+    let (run, exit) = train("reversed", "v = volatility(20), below = sma(10)/close - 1, r = log_return(1)", &[]);
+    assert_eq!((exit, &run["market_models"][0]["trend"]), (0, &"below".into()), "{run}");
+    assert_eq!(run["market_models"][0]["trend_reversed"], true, "{run}");
+    assert!(run["notes"].to_string().contains("the sign of `below`, reversed"), "{run}");
+    let square = "v = volatility(20), far = (close/sma(10) - 1)*(close/sma(10) - 1)*10000 - 1, r = log_return(1)";
+    let (run, exit) = train("square", square, &[]);
+    assert_eq!((exit, &run["market_models"][0]["trend"]), (0, &Value::Null), "{run}");
     let (refused, exit) = train("none", "v = volatility(20), r = log_return(1)", &["--invert-trend"]);
     assert!(exit == 2 && refused.to_string().contains("no trend to invert"), "{exit} {refused}");
     // Weighed by nothing it is not believed, and the presets have one.

@@ -20,7 +20,9 @@ use compute::population::Precision;
 use features::{Dataset, Input};
 use files::{Error, Result, format_count};
 use judge::split::Splits;
-use learn::expert::{Expert, Hypers, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend};
+use learn::expert::{
+    Expert, Hypers, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, SelectionRule, Spec, Trend,
+};
 use learn::ppo::{Deciders, FoldPolicy};
 use learn::{Config, Learner, Problem, Trained};
 use market::{EpisodeData, Needs, Policy, View};
@@ -121,6 +123,7 @@ fn hypers(settings: &Settings) -> Hypers {
             codes: own.codes as u32,
             horizon: horizon as u32,
             roots: roots as u32,
+            rule: own.rule.unwrap_or_default(),
         },
         replay: own.replay as u32,
         n_epochs: own.n_epochs as u32,
@@ -444,7 +447,8 @@ impl Kind for SearchKind {
         refuse_members(asking.by_member)?;
         let (problem, net) = net_policy(loaded, model::ModelFold::net_flat, data, inputs, &rows, settings)?;
         let folds = policies_of(loaded, |fold| &fold.flat).into_iter().zip(&loaded.markets).zip(&loaded.model.folds);
-        let none = SearchShape { simulations: 1, scenarios: 2, codes: 1, horizon: 1, roots: 1 };
+        let rule = SelectionRule::default();
+        let none = SearchShape { simulations: 1, scenarios: 2, codes: 1, horizon: 1, roots: 1, rule };
         let fold = |((policy, market), own): ((FoldPolicy, &Option<_>), &model::ModelFold)| {
             // Where nobody trades nobody searches.
             let precision = own.config.as_ref().map_or(&loaded.model.recipe, |config| &config.recipe).precision;
@@ -525,6 +529,8 @@ mod tests {
         assert_eq!(identity(&["ppo.n_envs=64", "search.roots=16"]), identity(&[]));
         // Set alone, they are the accounts too.
         assert_ne!(identity(&["search.roots=16"]), identity(&[]));
+        assert_eq!(identity(&["search.rule=gumbel"]), identity(&[]));
+        assert_ne!(identity(&["search.rule=puct"]), identity(&[]));
     }
 
     #[test]

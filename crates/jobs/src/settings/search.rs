@@ -5,7 +5,7 @@
 
 use super::form::{choice, number, truth, whole};
 use super::key::section;
-use learn::expert::ModelRule;
+use learn::expert::{ModelRule, SelectionRule};
 
 section! {
     /// The hyper-parameters of policies that search.
@@ -24,6 +24,9 @@ section! {
     /// Bars that a search looks ahead before the net says what is left; also those over which returns are counted.
     /// Auto is 8.
     horizon: Option<usize> = None, whole(1..=4096).or_auto().flag("horizon", "BARS").tried();
+    /// How a search chooses what it tries: by sequential halving of the actions (gumbel, Gumbel MuZero), or by prior,
+    /// value and visits (puct, MuZero). Auto is gumbel.
+    rule: Option<SelectionRule> = None, choice(RULES).or_auto().tried();
     /// Iterations whose targets are learned from.
     replay: usize = 4, whole(1..=1000).tried();
     /// Passes through them in an iteration.
@@ -49,6 +52,8 @@ section! {
     /// predicts rows held out better.
     model: ModelRule = ModelRule::Auto, choice(MODELS);
 }
+
+const RULES: &[(&str, SelectionRule)] = &[("gumbel", SelectionRule::Gumbel), ("puct", SelectionRule::Puct)];
 
 const MODELS: &[(&str, ModelRule)] =
     &[("auto", ModelRule::Auto), ("bootstrap", ModelRule::Bootstrap), ("learned", ModelRule::Learned)];

@@ -68,17 +68,34 @@ pub struct SearchShape {
     pub horizon: u32,
     /// Roots that are searched in one batch. It changes no bit.
     pub roots: u32,
+    /// How what is tried is chosen.
+    #[serde(default)]
+    pub rule: SelectionRule,
+}
+
+/// How a search chooses what it tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SelectionRule {
+    /// By sequential halving of the actions at the root (Danihelka et al. 2022).
+    #[default]
+    Gumbel,
+    /// By prior, value and visits (Schrittwieser et al. 2020).
+    Puct,
 }
 
 impl SearchShape {
-    /// With draws at the root while training, and without where it is judged.
+    /// With draws at the root while training, and without where it is judged; only Gumbel's rule has any.
     pub(crate) fn settings(&self, seed: u64, draws: bool) -> search::Settings {
         search::Settings {
             simulations: self.simulations,
             depth: self.horizon,
             codes: self.codes as usize,
             scenarios: self.scenarios as usize,
-            rule: RootRule::Gumbel { considered: ACTIONS, scale: if draws { 1.0 } else { 0.0 } },
+            rule: match self.rule {
+                SelectionRule::Gumbel => RootRule::Gumbel { considered: ACTIONS, scale: if draws { 1.0 } else { 0.0 } },
+                SelectionRule::Puct => RootRule::PUCT,
+            },
             mode: Mode::Honest { in_flight: 1 },
             seed,
         }

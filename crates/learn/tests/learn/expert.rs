@@ -17,7 +17,14 @@ fn hypers() -> Hypers {
     Hypers {
         n_envs: 24,
         n_steps: 8,
-        search: SearchShape { simulations: 6, scenarios: 32, codes: 8, horizon: 4, roots: 10 },
+        search: SearchShape {
+            simulations: 6,
+            scenarios: 32,
+            codes: 8,
+            horizon: 4,
+            roots: 10,
+            rule: Default::default(),
+        },
         replay: 4,
         n_epochs: 2,
         realised: 0.5,
@@ -356,7 +363,8 @@ fn what_lies_behind_the_training_part_changes_no_weight_on_a_card() {
 fn a_policy_of_eight_folds_has_the_trees_of_one() {
     const FOLDS: usize = 8;
     let (problem, data, folds) = market(3, 0.9, 1e-4);
-    let shape = SearchShape { simulations: 24, scenarios: 64, codes: 16, horizon: 4, roots: 24 };
+    let shape =
+        SearchShape { simulations: 24, scenarios: 64, codes: 16, horizon: 4, roots: 24, rule: Default::default() };
     let expert = Expert::new(&problem, &data, &folds, spec(Hypers { search: shape, ..hypers() }, 1)).unwrap();
     let (net, market) = (expert.configs()[0].net.clone(), expert.market(0).unwrap());
     let params = vec![vec![0.01; compute::net::Layout::new(&net).unwrap().params]; 2];
