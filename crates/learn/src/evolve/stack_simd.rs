@@ -35,6 +35,7 @@ pub(super) struct Pass<'a> {
     /// Memory for blocks.
     pub(super) scratch: &'a mut Scratch,
     /// The tile registers of the thread, where it holds them.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "other processors have none"))]
     pub(super) tiles: Option<&'a Tiles>,
     /// `[outputs, individuals, rows]`
     pub(super) out: &'a mut [f32],
@@ -146,7 +147,10 @@ impl Scratch {
         #[cfg(target_arch = "x86_64")]
         return self.tiles.hold(stack, rows);
         #[cfg(not(target_arch = "x86_64"))]
-        None
+        {
+            let _ = (stack, rows);
+            None
+        }
     }
 }
 
