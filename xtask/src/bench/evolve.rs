@@ -167,6 +167,9 @@ fn card_table(cases: &[[Vec<Value>; 2]], low_rank: &[Value], rounds: usize, mach
 fn table(seen: &[Vec<Value>], rounds: usize, machine: &str) -> String {
     let rate = |at: usize| median(&seen[at], "steps_per_s");
     let work = median(&seen[0], "flop_per_step");
+    // The faster class of ours on all threads.
+    let ours = (0..PRECISIONS.len()).map(|class| class * RUNS.len());
+    let best = ours.max_by(|a, b| rate(*a).total_cmp(&rate(*b))).unwrap_or(0);
     let is_peer = |at: &usize| matches!(RUNS[at % RUNS.len()], Run::Peer(_));
     let fastest = (0..seen.len()).filter(is_peer).map(rate).fold(0.0, f64::max);
     let verdict = |found: f64, target: f64| format!("{found:.2} | {}", verdict(found, target));
@@ -175,7 +178,7 @@ fn table(seen: &[Vec<Value>], rounds: usize, machine: &str) -> String {
         let first = at / RUNS.len() * RUNS.len();
         let (name, ratio) = match RUNS[at % RUNS.len()] {
             // The target is for the faster class of ours.
-            Run::AllThreads if at == 0 => {
+            Run::AllThreads if at == best => {
                 (format!("**fullbore**, {} threads", threads()), verdict(rate(at) / fastest, TARGET))
             }
             Run::AllThreads => (format!("**fullbore**, {} threads", threads()), format!("{:.2} |", rate(at) / fastest)),
@@ -188,7 +191,8 @@ fn table(seen: &[Vec<Value>], rounds: usize, machine: &str) -> String {
         let (precision, r) = (PRECISIONS[at / RUNS.len()], rate(at));
         let _ = writeln!(rows, "| {name} | {precision} | {:.2} | {:.1} | {ratio} |", r / 1e6, r * work / 1e9);
     }
-    let p99 = median(&seen[0], "seconds_per_generation_p99") / median(&seen[0], "seconds_per_generation");
+    let p99 = median(&seen[best], "seconds_per_generation_p99") / median(&seen[best], "seconds_per_generation");
+    let precision = PRECISIONS[best / RUNS.len()];
     format!(
         "## Evolution on the CPU\n\n\
          OpenAI-ES, 256 individuals × 4 accounts × 256 steps, net 18-64-64-3 with tanh.\n\n\
@@ -196,7 +200,7 @@ fn table(seen: &[Vec<Value>], rounds: usize, machine: &str) -> String {
          | --- | --- | --- | --- | --- | --- |\n{rows}\n\
          Whole generations after a warm-up, median of {rounds} processes in turn. Ours on all threads is held against the \
          fastest peer in any precision; other rows are beside ours on all threads in their own. The 99th percentile of \
-         ours in bf16 is {p99:.2} times the median.\n\n{machine}\n"
+         ours in {precision} is {p99:.2} times the median.\n\n{machine}\n"
     )
 }
 
@@ -205,14 +209,26 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn run(rate: f64, p99: f64) -> Vec<Value> {
+        vec![json!({"steps_per_s": rate, "flop_per_step": 1e4, "seconds_per_generation": 1.0,
+            "seconds_per_generation_p99": p99})]
+    }
+
+    /// On processors whose products in bf16 are slow, ours in f32 is the faster class.
+    #[test]
+    fn the_target_is_for_the_faster_class_of_ours() {
+        let bf16 = [run(10e6, 1.9), run(5e6, 1.0), run(0.5e6, 1.0), run(1e6, 1.0)];
+        let f32 = [run(15e6, 1.25), run(7e6, 1.0), run(1e6, 1.0), run(2.5e6, 1.0)];
+        let made = table(&[bf16, f32].concat(), 1, "A machine.");
+        let lines: Vec<&str> = made.lines().filter(|line| line.starts_with("| ")).collect();
+        assert!(lines[2].ends_with("| bf16 | 10.00 | 100.0 | 4.00 | |"), "{}", lines[2]);
+        assert!(lines[6].ends_with("| f32 | 15.00 | 150.0 | 6.00 | 6: met |"), "{}", lines[6]);
+        assert!(made.contains("ours in f32 is 1.25 times the median"), "{made}");
+    }
+
     #[test]
     fn the_target_is_against_the_faster_peer() {
-        let run = |rate: f64| {
-            let [rate, each] = [json!({"steps_per_s": rate, "flop_per_step": 1e4}), json!([1.0, 1.5])];
-            let mut run = rate;
-            (run["seconds_per_generation"], run["seconds_per_generation_p99"]) = (each[0].clone(), each[1].clone());
-            vec![run]
-        };
+        let run = |rate: f64| run(rate, 1.5);
         let bf16 = [run(18e6), run(9e6), run(0.5e6), run(1e6)];
         let f32 = [run(12e6), run(8e6), run(1e6), run(2.5e6)];
         let made = table(&[bf16, f32].concat(), 1, "A machine.");
@@ -223,7 +239,7 @@ mod tests {
         assert!(lines[6].ends_with("| f32 | 12.00 | 120.0 | 4.80 | |"), "{}", lines[6]);
         assert!(lines[7].ends_with("| f32 | 8.00 | 80.0 | 1.50 | 1.9: **missed** |"), "{}", lines[7]);
         assert!(lines[9].starts_with("| JAX, one function | f32 | 2.50 | 25.0 | 4.80 |"), "{}", lines[9]);
-        assert!(made.contains("is 1.50 times the median"), "{made}");
+        assert!(made.contains("ours in bf16 is 1.50 times the median"), "{made}");
     }
 
     #[test]
