@@ -91,6 +91,12 @@ pub trait Learner: Send + Sync {
     /// The same learner on the same data, with other configs and another number of units.
     fn with(&self, configs: Vec<Config>, units: u32) -> Box<dyn Learner>;
 
+    /// The same with shorter units of work, where those of members that train together may take long: it learns nothing
+    /// worth keeping, at about the same pace. None where a unit takes a moment.
+    fn brief(&self, _device: &Opened, _members: &[MemberKey]) -> Option<Box<dyn Learner>> {
+        None
+    }
+
     /// How the gradients of members scatter, by which the tuner weighs one batch against another; none for a learner
     /// whose steps have no gradient of samples. `enough` may end either part early.
     fn noise(

@@ -12,6 +12,7 @@ use super::policies::{
 };
 use super::ppo::PpoKind;
 use super::{Evaluation, Figure, Kind, KindInfo, MoreFigure, RolloutSettings, Validated, pbt};
+use crate::progress::stop_flag;
 use crate::train::{Answer, Experiment, ModelRows, Source};
 use crate::{EvolveAlgorithm, EvolveSettings, PpoSettings, RewardKind, Settings};
 use compute::Opened;
@@ -108,7 +109,7 @@ fn generations(settings: &Settings) -> u32 {
     units(settings, timesteps(settings), GenerationShape::of(settings).steps())
 }
 
-/// Refuses a generation that is longer than a whole training, during which no stop would be heard.
+/// Refuses a generation that is longer than a whole training.
 fn refuse_one_generation(settings: &Settings) -> Result<()> {
     let (steps, all) = (GenerationShape::of(settings).steps(), timesteps(settings) as u64);
     if steps <= all {
@@ -197,7 +198,8 @@ impl Kind for EvolveKind {
         let spec = spec(settings, configs, hypers, each().map(|(own, _)| generations(own)).collect());
         let own = &settings.evolve;
         let speed = Speed { at_once: own.at_once.map(|n| n as u32), pinned: own.pinned };
-        Ok(Box::new(Evolve::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?.at_speed(speed)))
+        let evolve = Evolve::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?;
+        Ok(Box::new(evolve.at_speed(speed).stopped_by(stop_flag())))
     }
 
     fn fill_in(&self, settings: &mut Settings, source: &Source, device: &Opened) {

@@ -46,7 +46,10 @@ fn measure_rate(experiment: &Experiment, plan: &Plan, most: Duration) -> Result<
         save: &mut |_| Ok(()),
         every: 0,
     };
-    let outcome = learn::train(&*experiment.learner, plan, &experiment.at, None, &mut hooks)?;
+    let learner = &*experiment.learner;
+    // One unit of work may take minutes.
+    let brief = learner.brief(&experiment.at.device, &plan.members);
+    let outcome = learn::train(brief.as_deref().unwrap_or(learner), plan, &experiment.at, None, &mut hooks)?;
     check_stop()?;
     // Where only one chunk was done, it has to do.
     let busy = outcome.spent.train + outcome.spent.validate;

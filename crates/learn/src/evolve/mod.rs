@@ -82,6 +82,7 @@ use market::EpisodeData;
 use rollout::Worker;
 use stack::Stack;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use training::EvolveTraining;
 use views::Views;
 
@@ -102,6 +103,11 @@ const BATCH: usize = 64;
 /// Accounts that a thread steps at once where each individual has weights of its own: a few groups of lanes, so that
 /// one does not wait for itself, and the bars of a step are put into lanes once for all of them.
 const ABREAST: usize = 32;
+
+/// Operations of a generation that is timed for its pace: a fraction of a second of two cores. Steps of its spans at
+/// least.
+const BRIEF: f64 = 2e10;
+const STEPS_LEAST: u32 = 64;
 
 /// How a row of a validation costs beside a step of an individual, about: it goes through a net of any shape.
 const ROW_COST: u64 = 3;
@@ -198,6 +204,7 @@ pub struct Evolve {
     /// `[configs]` their nets as individuals run them.
     stacks: Vec<Arc<Stack>>,
     speed: Speed,
+    stop: Arc<AtomicBool>,
 }
 
 /// How threads of the processor go through a generation. No bit depends on it.
@@ -215,12 +222,19 @@ impl Evolve {
     pub fn new(problem: &Arc<Problem>, data: &Arc<EpisodeData>, folds: &[Fold], spec: Spec) -> Result<Evolve> {
         let stack = |(config, hypers)| fitting(problem, config, hypers).map(Arc::new);
         let stacks = spec.each().map(stack).collect::<Result<_>>()?;
-        Ok(Evolve { spec, folds: Arc::new(Folds::new(problem, data, folds)?), stacks, speed: Speed::default() })
+        let folds = Arc::new(Folds::new(problem, data, folds)?);
+        Ok(Evolve { spec, folds, stacks, speed: Speed::default(), stop: Arc::default() })
     }
 
     /// The same at another speed.
     pub fn at_speed(self, speed: Speed) -> Evolve {
         Evolve { speed, ..self }
+    }
+
+    /// The same with a flag that ends a generation of the processor before all individuals have traded: members stay
+    /// where they were before it. Whoever sets it must not go on training.
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Evolve {
+        Evolve { stop, ..self }
     }
 
     /// The distribution that a member begins with.
@@ -332,7 +346,45 @@ impl Learner for Evolve {
             made.map_or_else(|_| Arc::clone(&self.stacks[0]), Arc::new)
         };
         let stacks = spec.each().map(stack).collect();
-        Box::new(Evolve { spec, folds: Arc::clone(&self.folds), stacks, speed: self.speed })
+        Box::new(Evolve { spec, stacks, ..self.clone() })
+    }
+
+    /// Fewer individuals, then fewer accounts and shorter spans, so that all members take [`BRIEF`] operations in a
+    /// generation.
+    fn brief(&self, device: &Opened, members: &[MemberKey]) -> Option<Box<dyn Learner>> {
+        let kind = self.group_config(members);
+        // A card is as fast as it is full, and takes generations in a moment.
+        if matches!(device, Opened::Cuda(context) if cuda::fits(context, self, kind).is_some()) {
+            return None;
+        }
+        let steps: u64 = members.iter().map(|key| self.samples(*key)).sum();
+        let operations = 2.0 * self.stacks[kind].parameters as f64 * steps as f64;
+        if operations <= BRIEF {
+            return None;
+        }
+        let (hypers, mut share) = (self.spec.hypers[kind], BRIEF / operations);
+        let mut shrink = |n: u32, least: u32| {
+            let fewer = ((f64::from(n) * share) as u32).clamp(least.min(n), n);
+            share *= f64::from(n) / f64::from(fewer);
+            fewer
+        };
+        // All threads have individuals enough, in whole draws.
+        let tasks = 8 * training::threads(device).div_ceil(members.len().max(1)) as u32;
+        let population = shrink(hypers.population, tasks.max(4)) / 2 * 2;
+        let n_envs = shrink(hypers.n_envs, ABREAST as u32);
+        let n_steps = shrink(hypers.n_steps, STEPS_LEAST);
+        let mut brief = self.clone();
+        let is_alike: Vec<bool> = (0..self.spec.configs.len()).map(|config| self.alike(config) == kind).collect();
+        for config in (0..is_alike.len()).filter(|config| is_alike[*config]) {
+            let own = &mut brief.spec.hypers[config];
+            let was = own.steps();
+            *own = Hypers { population, n_envs, n_steps, ..*own };
+            // As many steps as before.
+            let units = u64::from(self.spec.units[config]) * was.div_ceil(own.steps().max(1));
+            brief.spec.units[config] = units.min(u64::from(u32::MAX)) as u32;
+            brief.spec.configs[config].recipe.batch = population as usize;
+        }
+        Some(Box::new(brief))
     }
 
     fn samples(&self, member: MemberKey) -> u64 {

@@ -245,8 +245,9 @@ impl Generation<'_> {
         Counted { seed, member: member.key.id(), generation: member.unit, parameters }
     }
 
-    /// A generation of all active members: ask, let individuals trade, tell.
-    fn run(&mut self) {
+    /// A generation of all active members: ask, let individuals trade, tell. Where it was stopped before all had traded,
+    /// nothing is told: false, and members are where they were.
+    fn run(&mut self) -> bool {
         let (evolve, config) = (self.evolve, &self.evolve.spec.configs[self.kind]);
         for member in self.members.iter_mut().filter(|m| m.active) {
             let (hypers, stretches) = (&evolve.spec.hypers[member.key.config], &evolve.folds.train[member.key.fold]);
@@ -259,7 +260,9 @@ impl Generation<'_> {
                 factors.lay_base(member.search.mean(), &mut member.base);
             }
         }
-        self.trade();
+        if !self.trade() {
+            return false;
+        }
         let population = evolve.spec.hypers[self.kind].population as usize;
         let counted: Vec<Counted> = self.members.iter().map(|member| self.counted(member)).collect();
         let normals = counted.into_iter().zip(self.kept).map(|(counted, kept)| Drawn { counted, kept });
@@ -272,11 +275,12 @@ impl Generation<'_> {
             member.unit += 1;
             member.settle(self.every, self.units, member.search.moved().is_finite());
         }
+        true
     }
 
     /// All individuals of all active members trade. Threads take a few draws at a time, and fewer towards the end, so
-    /// that none waits for another.
-    fn trade(&self) {
+    /// that none waits for another. False where they were stopped before all had traded.
+    fn trade(&self) -> bool {
         let active: Vec<(usize, &Member)> = self.members.iter().enumerate().filter(|(_, m)| m.active).collect();
         let mut courses: Vec<(Course<'_>, Drawn<'_>)> = Vec::with_capacity(active.len());
         for (at, member) in &active {
@@ -287,10 +291,12 @@ impl Generation<'_> {
         let (draws, sides, population) =
             (hypers.draws() as usize, hypers.algorithm.sides(), hypers.population as usize);
         let queue = Queue { next: AtomicUsize::new(0), draws, all: draws * active.len(), each: self.each };
-        let (workers, all) = (self.workers, self.fitness);
+        let (workers, all, stop) = (self.workers, self.fitness, &*self.evolve.stop);
         rayon::broadcast(|thread| {
             let mut worker = workers[thread.index()].lock().unwrap_or_else(PoisonError::into_inner);
-            while let Some((member, own)) = queue.take(workers.len()) {
+            while !stop.load(Ordering::Relaxed)
+                && let Some((member, own)) = queue.take(workers.len())
+            {
                 let (((at, member), (course, normals)), first) = ((active[member], &courses[member]), own.start);
                 let own = own.start as u32..own.end as u32;
                 worker.run(course, &*member.search, normals, own, |side, fitness| {
@@ -299,6 +305,8 @@ impl Generation<'_> {
                 });
             }
         });
+        // What was taken has traded.
+        queue.next.load(Ordering::Relaxed) == queue.all
     }
 }
 
@@ -402,7 +410,9 @@ impl Training for EvolveTraining {
                     if members.iter().any(|m| m.due) || members.iter().all(|m| !m.active) {
                         break;
                     }
-                    generation.run();
+                    if !generation.run() {
+                        break;
+                    }
                 }
             });
         }
@@ -569,21 +579,91 @@ mod tests {
 
     const SEED: u64 = 7;
 
-    /// A search of one member on a market, behind its first generation.
-    fn first_generation(hypers: Hypers, precision: Precision, layers: &str) -> (Evolve, EvolveTraining) {
+    const KEY: MemberKey = MemberKey { config: 0, fold: 0, seed: 0 };
+
+    /// Searches on a market, of four generations.
+    fn evolve(hypers: Hypers, precision: Precision, layers: &str) -> Evolve {
         let (problem, data, folds) = market(9);
         let recipe = Recipe::new(hypers.population as usize, precision, SEED);
         let outputs = hypers.actions.outputs();
         let net = format!("row:{FEATURES} + account:dense8 / {layers} / policy:{outputs}").parse().unwrap();
         let configs = vec![Config { net, recipe, rate: 0.03 }];
         let spec = Spec { configs, hypers: vec![hypers], units: vec![4], stop_after: None, patience: 4, seeds: 1 };
-        let evolve = Evolve::new(&problem, &data, &folds, spec).unwrap();
-        let at = DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() };
-        let tables = problem.tables(&at.device, at.budget).unwrap();
-        let key = MemberKey { config: 0, fold: 0, seed: 0 };
-        let mut training = EvolveTraining::new(&evolve, &at, &tables, &[key]).unwrap();
+        Evolve::new(&problem, &data, &folds, spec).unwrap()
+    }
+
+    fn at() -> DeviceBudget {
+        DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() }
+    }
+
+    /// A search of one member on a market, behind its first generation.
+    fn first_generation(hypers: Hypers, precision: Precision, layers: &str) -> (Evolve, EvolveTraining) {
+        let (evolve, at) = (evolve(hypers, precision, layers), at());
+        let tables = evolve.problem().tables(&at.device, at.budget).unwrap();
+        let mut training = EvolveTraining::new(&evolve, &at, &tables, &[KEY]).unwrap();
         training.advance(1).unwrap();
         (evolve, training)
+    }
+
+    /// A population in mirrored draws, by growth.
+    fn hypers(population: u32, n_envs: u32, n_steps: u32) -> Hypers {
+        let (algorithm, actions, fitness) = (Algorithm::OpenAi, Actions::Discrete, Fitness::Growth);
+        Hypers { algorithm, population, sigma: 0.1, rank: 0, n_envs, n_steps, actions, fitness }
+    }
+
+    /// A generation that was stopped leaves its members where they were, and they go on with the same bits.
+    #[test]
+    fn a_stopped_generation_changes_nothing() {
+        let start = || first_generation(hypers(64, 4, 400), Precision::F32, "64t-64t");
+        let end = |training: &mut EvolveTraining| {
+            while training.progress()[0].unit < 4 {
+                training.skip_validation().unwrap();
+                training.advance(1).unwrap();
+            }
+            training.stands(0)
+        };
+        let (evolve, mut training) = start();
+        training.skip_validation().unwrap();
+        let before = training.stands(0);
+        evolve.stop.store(true, Ordering::Relaxed);
+        for _ in 0..2 {
+            let progress = training.advance(2).unwrap();
+            assert!(progress[0].unit == 1 && progress[0].active && !progress[0].due, "{progress:?}");
+        }
+        assert_eq!(training.stands(0), before);
+        // At any time during one.
+        for milliseconds in [1, 5, 20] {
+            evolve.stop.store(false, Ordering::Relaxed);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+                    evolve.stop.store(true, Ordering::Relaxed);
+                });
+                training.advance(1).unwrap();
+            });
+            training.skip_validation().unwrap();
+        }
+        evolve.stop.store(false, Ordering::Relaxed);
+        assert_eq!(end(&mut training), end(&mut start().1));
+    }
+
+    /// What is timed takes a moment, however long a generation is.
+    #[test]
+    fn a_long_generation_is_timed_by_a_brief_one() {
+        let operations = |evolve: &dyn Learner, stack: &Stack, members: usize| {
+            2.0 * stack.parameters as f64 * evolve.samples(KEY) as f64 * members as f64
+        };
+        for (own, members) in [(hypers(512, 256, 1024), 1), (hypers(4, 1 << 16, 1024), 2), (hypers(4096, 8, 256), 24)] {
+            let (evolve, at) = (evolve(own, Precision::F32, "64t-64t"), at());
+            let keys: Vec<MemberKey> = (0..members).map(|seed| MemberKey { seed, ..KEY }).collect();
+            let brief = evolve.brief(&at.device, &keys).expect("a generation is long");
+            let [was, now] =
+                [&evolve as &dyn Learner, &*brief].map(|own| operations(own, &evolve.stacks[0], keys.len()));
+            assert!(was > 1e11 && now < 1.5 * super::super::BRIEF, "{was:e} {now:e}");
+            let steps = |own: &dyn Learner| u64::from(own.units(0)) * own.samples(KEY);
+            assert!(steps(&*brief) >= steps(&evolve), "it ends before it is timed");
+        }
+        assert!(evolve(hypers(64, 4, 256), Precision::F32, "64t-64t").brief(&at().device, &[KEY]).is_none());
     }
 
     /// The outputs of individual `x` on one row: in f32 by the pass of other nets, in bf16 by its own for one row.
