@@ -427,12 +427,14 @@ impl Training for EvolveTraining {
         }
         let mut scores = Vec::new();
         let config = &self.evolve.spec.configs[self.kind];
+        // A policy is deployed in f32, and where its individuals trade on a processor it is selected so too.
+        let precision = if self.card.is_some() { config.recipe.precision } else { Precision::F32 };
         for member in self.members.iter_mut().filter(|m| m.due) {
             let (folds, fold) = (&self.evolve.folds, member.key.fold);
             let walker = Walker {
                 net: &config.net,
                 params: &self.stack.scatter(member.search.mean()),
-                precision: config.recipe.precision,
+                precision,
                 tables: &self.tables,
                 scales: &member.scales,
                 actions: self.evolve.spec.hypers[self.kind].actions,
@@ -664,6 +666,29 @@ mod tests {
             assert!(steps(&*brief) >= steps(&evolve), "it ends before it is timed");
         }
         assert!(evolve(hypers(64, 4, 256), Precision::F32, "64t-64t").brief(&at().device, &[KEY]).is_none());
+    }
+
+    /// A policy whose individuals are rounded is selected by what is deployed: its weights in f32.
+    #[test]
+    fn validations_are_in_f32_on_a_processor() {
+        let (evolve, mut training) = first_generation(hypers(16, 2, 60), Precision::Bf16, "64t-64t");
+        while !training.progress()[0].due {
+            training.advance(1).unwrap();
+        }
+        let score = training.validate().unwrap()[0].score;
+        let (folds, config, params) = (&evolve.folds, &evolve.spec.configs[0], training.weights(KEY.id()).unwrap());
+        let growth = |precision| {
+            let walker = Walker {
+                net: &config.net,
+                params: &params,
+                precision,
+                tables: &training.tables,
+                scales: &training.members[0].scales,
+                actions: Actions::Discrete,
+            };
+            1e4 * folds.growth(0, &walk_pieces(walker, &folds.data, &folds.valid[0]).unwrap()).0
+        };
+        assert_eq!((config.recipe.precision, score), (Precision::Bf16, growth(Precision::F32)));
     }
 
     /// The outputs of individual `x` on one row: in f32 by the pass of other nets, in bf16 by its own for one row.
