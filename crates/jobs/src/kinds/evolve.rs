@@ -20,7 +20,7 @@ use compute::population::{Precision, Recipe, Schedule};
 use features::Input;
 use files::{Result, format_count};
 use judge::split::Splits;
-use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Speed, has_kernels, longest_span};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Speed, TrainStretches, has_kernels};
 use learn::{Config, Learner, Trained};
 use serde_json::{Value, json};
 use shape::{GenerationShape, Open};
@@ -105,13 +105,18 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Co
     Ok(Config { net: net.clone(), recipe, rate: EvolveKind.rate(settings, batch) })
 }
 
+/// Steps of a generation, in the mean.
+fn steps(settings: &Settings) -> u64 {
+    GenerationShape::of(settings).steps(settings)
+}
+
 fn generations(settings: &Settings) -> u32 {
-    units(settings, timesteps(settings), GenerationShape::of(settings).steps())
+    units(settings, timesteps(settings), steps(settings))
 }
 
 /// Refuses a generation that is longer than a whole training.
 fn refuse_one_generation(settings: &Settings) -> Result<()> {
-    let (steps, all) = (GenerationShape::of(settings).steps(), timesteps(settings) as u64);
+    let (steps, all) = (steps(settings), timesteps(settings) as u64);
     if steps <= all {
         return Ok(());
     }
@@ -212,7 +217,7 @@ impl Kind for EvolveKind {
         if pbt::is_pbt(settings) {
             return Ok(pbt::notes(settings));
         }
-        settings.longest_span = Some(longest_span(&source.problem, &splits.folds) as usize);
+        settings.stretches = Some(TrainStretches::new(&source.problem, &splits.folds));
         let mut notes: Vec<String> = Vec::new();
         for (_, own) in settings.configs() {
             refuse_one_generation(&own)?;
@@ -231,10 +236,10 @@ impl Kind for EvolveKind {
         if pbt::is_pbt(settings) {
             return None;
         }
-        let (tuned, timesteps) = (GenerationShape::of(settings), timesteps(settings));
-        let fitted = tuned.fit(timesteps, Open { n_envs: true, n_steps: true });
+        let tuned = GenerationShape::of(settings);
+        let fitted = tuned.fit(timesteps(settings), Open { n_envs: true, n_steps: true });
         fitted.write(settings);
-        fitted.fewer(tuned, timesteps)
+        fitted.fewer(tuned, settings)
     }
 
     fn tuned_for(&self, settings: &Settings, net: &compute::Net) -> Value {
@@ -292,9 +297,10 @@ impl Kind for EvolveKind {
         if pbt::is_pbt(of.settings) {
             return pbt::more_figures(of, rate);
         }
-        let steps = GenerationShape::of(of.settings).steps().max(1) as f64;
+        // The rate is that of all members that train at once.
         let (name, tag) = (Some("generations_per_s"), "time/generations_per_s");
-        let mut all = vec![MoreFigure { name, tag, value: rate / steps }];
+        let value = rate / (steps(of.settings).max(1) as f64 * of.members.max(1) as f64);
+        let mut all = vec![MoreFigure { name, tag, value }];
         all.extend(pace_figures(of, self.event_step(of), rate));
         all
     }
@@ -304,7 +310,7 @@ impl Kind for EvolveKind {
         if pbt::is_pbt(of.settings) {
             return pbt::event_step(of);
         }
-        u64::from(of.validation.unit) * GenerationShape::of(of.settings).steps()
+        u64::from(of.validation.unit) * steps(of.settings)
     }
 
     fn open(&self, asked: ModelRows<'_>) -> Result<Answer> {
@@ -313,5 +319,31 @@ impl Kind for EvolveKind {
 
     fn evaluate<'a>(&self, experiment: &'a Experiment, members: &'a [Trained]) -> Result<Box<dyn Evaluation + 'a>> {
         tested(experiment, members, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use learn::{Metrics, Validation};
+
+    /// Units, TensorBoard's axis and the pace of a member go by the steps that accounts take.
+    #[test]
+    fn steps_that_nobody_takes_are_not_counted() {
+        let mut settings = Settings::default();
+        for set in ["evolve.population=4", "ppo.n_envs=2", "ppo.n_steps=4", "ppo.timesteps=1000"] {
+            settings.set(set).unwrap();
+        }
+        assert_eq!((steps(&settings), generations(&settings)), (32, 32));
+        // A span begins on any of 6 rows and has 4 steps, or on one row and has 2: 26 / 7 in the mean.
+        settings.stretches = Some(TrainStretches::from_ranges(vec![vec![0..10, 20..23]]));
+        assert_eq!((steps(&settings), generations(&settings)), (30, 34));
+        let validation = Validation { unit: 10, step: 10, score: None, metrics: Metrics::new(&[]) };
+        let of = Validated { settings: &settings, members: 2, shortable: true, validation: &validation };
+        assert_eq!(EvolveKind.event_step(&of), 300);
+        let all = EvolveKind.more_figures(&of, 600.0);
+        let value = |tag: &str| all.iter().find(|figure| figure.tag == tag).map(|figure| figure.value);
+        let found = ["time/generations_per_s", "time/total_timesteps", "time/fps"].map(value);
+        assert_eq!(found, [10.0, 300.0, 600.0].map(Some));
     }
 }

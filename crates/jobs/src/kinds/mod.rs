@@ -255,6 +255,8 @@ pub(crate) struct Figure {
 pub(crate) struct Validated<'a> {
     /// The settings of its config.
     pub(crate) settings: &'a Settings,
+    /// How many members train at once.
+    pub(crate) members: usize,
     /// Whether positions may be short, in any symbol; ready arrays have none.
     pub(crate) shortable: bool,
     pub(crate) validation: &'a Validation,

@@ -94,9 +94,9 @@ pub struct Settings {
     pub synth: SynthSettings,
     /// What the ledger says of the time to hold out, once it was looked up: no key of a file.
     pub(crate) held: Option<judge::split::Held>,
-    /// Steps of the longest stretch of neighbouring bars that a fold trains on, once the data were split, where spans
-    /// of a learner go by it: no key of a file.
-    pub(crate) longest_span: Option<usize>,
+    /// The stretches of neighbouring bars that folds train on, once the data were split, where spans of a learner are
+    /// cut by them: no key of a file.
+    pub(crate) stretches: Option<learn::evolve::TrainStretches>,
     /// The recipe of a run that is trained once more, on everything: no key of a file.
     pub(crate) refit: Option<crate::Refit>,
     /// `[instrument.SYMBOL]`, each value checked; see [`Settings::patches`].

@@ -26,7 +26,8 @@ pub(crate) struct RunLog {
     folder: PathBuf,
     kind: &'static dyn Kind,
     unit: &'static str,
-    several: bool, // configs
+    several: bool,  // configs
+    members: usize, // of the group
     configs: Vec<Settings>,
     shortable: bool,
     events: BTreeMap<u32, Events>,
@@ -48,6 +49,7 @@ impl RunLog {
             kind,
             unit,
             several,
+            members: 1,
             configs: experiment.settings.configs().into_iter().map(|(_, own)| own).collect(),
             shortable,
             events: BTreeMap::new(),
@@ -145,6 +147,7 @@ impl RunLog {
                 Ok(matches!(member.stopped, Some(Stopped::Fault(_))).then_some(line))
             }
             RunEvent::Group { number, of, members, memory, kernel_paths: ways } => {
+                self.members = *members;
                 let group =
                     json!({"group": number + 1, "of": of, "members": members, "memory_bytes": memory, "ways": ways});
                 self.row("group", fields(group))?;
@@ -181,7 +184,8 @@ impl RunLog {
         });
         let figures = kind.figures(&self.configs[member.config]);
         figures.iter().for_each(|figure| row[figure.name] = json!(value(figure.name)));
-        let of_config = Validated { settings: &self.configs[member.config], shortable: self.shortable, validation: of };
+        let (settings, shortable, members) = (&self.configs[member.config], self.shortable, self.members);
+        let of_config = Validated { settings, members, shortable, validation: of };
         let (more, at) = (kind.more_figures(&of_config, rate), kind.event_step(&of_config));
         more.iter().filter_map(|figure| Some((figure.name?, figure.value))).for_each(|(name, x)| row[name] = json!(x));
         (row["best"], row["samples_per_s"]) = (json!(best), json!(rate.round()));

@@ -66,7 +66,7 @@ pub use pbt::Pbt;
 pub use ranks::{centred_ranks, mean_ranks, weights_by_rank};
 pub use sep_cma::SepCma;
 pub use separable::Separable;
-pub use span::longest_span;
+pub use span::TrainStretches;
 pub use strategy::{Counted, Normals, State, Strategy};
 
 use crate::policies::{Folds, check_net, validate_every};

@@ -43,8 +43,7 @@ impl GenerationShape {
     pub(super) fn of(settings: &Settings) -> GenerationShape {
         let (shared, own) = (&settings.ppo, &settings.evolve);
         let wanted = GenerationShape::wanted(settings);
-        let longest = settings.longest_span.unwrap_or(usize::MAX).max(SPAN_LEAST);
-        let cut = GenerationShape { n_steps: wanted.n_steps.min(longest), ..wanted };
+        let cut = GenerationShape { n_steps: wanted.n_steps.min(longest_span(settings)), ..wanted };
         let open = Open { n_envs: shared.n_envs.is_none(), n_steps: shared.n_steps.is_none() };
         if own.population.is_some() { cut } else { cut.fit(timesteps(settings), open) }
     }
@@ -82,20 +81,25 @@ impl GenerationShape {
         (settings.ppo.n_envs, settings.ppo.n_steps) = (Some(n_envs), Some(n_steps));
     }
 
-    /// Steps of all accounts of all individuals.
-    pub(super) fn steps(self) -> u64 {
-        [self.population, self.n_envs, self.n_steps].map(|n| n as u64).into_iter().product()
+    /// Steps that all accounts of all individuals take; once the data were split, in the mean over where spans begin
+    /// and over folds, since stretches cut some of them.
+    pub(super) fn steps(self, settings: &Settings) -> u64 {
+        let span = match &settings.stretches {
+            Some(stretches) => stretches.mean_span(self.n_steps as u32),
+            None => self.n_steps as f64,
+        };
+        (self.population as f64 * self.n_envs as f64 * span).round() as u64
     }
 
-    /// Generations in so many timesteps.
-    fn generations(self, timesteps: usize) -> u64 {
-        (timesteps as u64).div_ceil(self.steps().max(1))
+    /// Generations in all timesteps.
+    fn generations(self, settings: &Settings) -> u64 {
+        (timesteps(settings) as u64).div_ceil(self.steps(settings).max(1))
     }
 
     /// What differs between settings and what is used, in sentences.
     pub(super) fn notes(settings: &Settings) -> Vec<String> {
         let (wanted, used) = (GenerationShape::wanted(settings), GenerationShape::of(settings));
-        let longest = settings.longest_span.unwrap_or(usize::MAX).max(SPAN_LEAST);
+        let longest = longest_span(settings);
         let mut notes = Vec::new();
         if wanted.n_steps > longest {
             let [longest, steps] = [longest, wanted.n_steps].map(|n| format_count(n as u64));
@@ -106,34 +110,34 @@ impl GenerationShape {
         }
         if settings.evolve.population.is_none() {
             let cut = GenerationShape { n_steps: wanted.n_steps.min(longest), ..wanted };
-            notes.extend(used.fewer(cut, timesteps(settings)));
-            notes.extend(used.few(timesteps(settings)));
+            notes.extend(used.fewer(cut, settings));
+            notes.extend(used.few(settings));
         }
         notes
     }
 
     /// That a generation is smaller than `usual`, and why.
-    pub(super) fn fewer(self, usual: GenerationShape, timesteps: usize) -> Option<String> {
+    pub(super) fn fewer(self, usual: GenerationShape, settings: &Settings) -> Option<String> {
         (self != usual).then(|| {
             format!(
                 "{}, instead of {}, so that {} timesteps have {}",
                 self.describe(),
                 usual.describe(),
-                format_count(timesteps as u64),
-                format_plural(self.generations(timesteps), "generation"),
+                format_count(timesteps(settings) as u64),
+                format_plural(self.generations(settings), "generation"),
             )
         })
     }
 
     /// That there are fewer generations than a search should have.
-    pub(super) fn few(self, timesteps: usize) -> Option<String> {
-        let generations = self.generations(timesteps);
+    fn few(self, settings: &Settings) -> Option<String> {
+        let generations = self.generations(settings);
         (generations < GENERATIONS as u64).then(|| {
             format!(
                 "{} in {} timesteps, fewer than {GENERATIONS}: give more <ppo.timesteps>, or smaller <ppo.n_envs> or \
                  <ppo.n_steps>",
                 format_plural(generations, "generation"),
-                format_count(timesteps as u64),
+                format_count(timesteps(settings) as u64),
             )
         })
     }
@@ -148,14 +152,21 @@ impl GenerationShape {
     }
 }
 
+/// Steps of a span at most.
+fn longest_span(settings: &Settings) -> usize {
+    let longest = settings.stretches.as_ref().map_or(usize::MAX, |own| own.longest_span() as usize);
+    longest.max(SPAN_LEAST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use learn::evolve::TrainStretches;
 
     /// Settings of `evolve` with these, on data of that longest span.
-    fn settings(set: &[&str], longest: Option<usize>) -> Settings {
+    fn settings(set: &[&str], longest: Option<u32>) -> Settings {
         let mut settings = Settings::default();
-        settings.longest_span = longest;
+        settings.stretches = longest.map(|span: u32| TrainStretches::from_ranges(vec![vec![0..span + 1]]));
         set.iter().for_each(|set| settings.set(set).unwrap());
         settings
     }
@@ -182,13 +193,17 @@ mod tests {
             let shape = GenerationShape::of(&settings);
             let GenerationShape { population, n_envs, n_steps } = shape;
             assert_eq!((population, n_envs, n_steps), expected, "{set:?}");
-            let (generations, notes) = (shape.generations(timesteps(&settings)), GenerationShape::notes(&settings));
+            let (generations, notes) = (shape.generations(&settings), GenerationShape::notes(&settings));
             let is_said = notes.iter().any(|note| note.contains("fewer than 50"));
             let is_open = settings.evolve.population.is_none();
             assert_eq!(is_said, is_open && generations < 50, "{set:?}: {generations} generations, {notes:?}");
             assert!(!is_open || is_said || generations >= 50, "{set:?}: {generations} generations");
             let cut = notes.iter().any(|note| note.contains("accounts take at most"));
-            assert_eq!(cut, longest.is_some_and(|n| n < settings.ppo.n_steps.unwrap_or(STEPS)), "{set:?}: {notes:?}");
+            assert_eq!(
+                cut,
+                longest.is_some_and(|n| (n as usize) < settings.ppo.n_steps.unwrap_or(STEPS)),
+                "{set:?}: {notes:?}"
+            );
         }
     }
 
@@ -199,8 +214,9 @@ mod tests {
         assert_eq!(tuned.fit(50_000_000, open), tuned);
         let fitted = tuned.fit(1_000_000, open);
         assert_eq!(fitted, GenerationShape { population: 18, ..tuned });
-        assert_eq!(fitted.generations(1_000_000), 55);
-        let note = fitted.fewer(tuned, 1_000_000).unwrap();
+        let settings = settings(&["ppo.timesteps=1000000"], None);
+        assert_eq!(fitted.generations(&settings), 55);
+        let note = fitted.fewer(tuned, &settings).unwrap();
         assert!(note.contains("a population of 18") && note.contains("55 generations"), "{note}");
         assert_eq!(tuned.fit(100_000, open), GenerationShape { population: 6, n_envs: 1, n_steps: 256 });
     }
