@@ -234,7 +234,7 @@ impl Kind for EvolveKind {
 
     fn fit_tuned(&self, settings: &mut Settings) -> Option<String> {
         if pbt::is_pbt(settings) {
-            return None;
+            return pbt::fit_tuned(settings);
         }
         let tuned = GenerationShape::of(settings);
         let fitted = tuned.fit(timesteps(settings), Open { n_envs: true, n_steps: true });

@@ -28,7 +28,7 @@ pub use paths::{PathRecord, PathsRecord};
 pub(crate) use evolve::{ACCOUNTS, GENERATIONS, STEPS};
 pub use importance::ColumnImportance;
 pub use market_models::{ForecastRow, HeldOut, MarketModelRow};
-pub(crate) use ppo::UPDATES;
+pub(crate) use ppo::{UPDATES, UPDATES_LEAST};
 pub(crate) use search::{SearchRule, has_memory, timesteps as search_timesteps};
 
 use crate::Settings;

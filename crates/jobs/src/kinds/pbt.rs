@@ -3,7 +3,7 @@
 //! its share of the steps; how they are validated, judged, deployed and kept is as there.
 
 use super::policies::{trading_data, usage};
-use super::ppo::{self, PpoKind};
+use super::ppo::{self, PpoKind, UpdateShape};
 use super::{Figure, Kind, MoreFigure, Validated};
 use crate::train::Source;
 use crate::{EvolveAlgorithm, EvolveSettings, Settings};
@@ -95,6 +95,29 @@ pub(super) fn fill_in(settings: &mut Settings, source: &Source, device: &Opened)
     (settings.ppo.n_envs, settings.ppo.n_steps) = (own.ppo.n_envs, own.ppo.n_steps);
 }
 
+/// Fits a tuned update to an individual's share of the timesteps, whatever population it was tuned with; that it is a
+/// smaller one, as a note.
+pub(super) fn fit_tuned(settings: &mut Settings) -> Option<String> {
+    let own = individual(settings);
+    let (tuned, fitted) = (UpdateShape::of(&own), UpdateShape::fitted(&own));
+    if fitted == tuned {
+        return None;
+    }
+    (settings.ppo.n_envs, settings.ppo.n_steps) = (Some(fitted.n_envs), Some(fitted.n_steps));
+    // As many minibatches as were tuned.
+    let batch = settings.classify.batch.map(|batch| (batch * fitted.rows() / tuned.rows()).max(1));
+    settings.classify.batch = batch;
+    Some(format!(
+        "{} of {} instead of {} of {} in an update, so that each of {} has {} in its share of the timesteps",
+        format_plural(fitted.n_envs as u64, "environment"),
+        format_plural(fitted.n_steps as u64, "step"),
+        format_count(tuned.n_envs as u64),
+        format_count(tuned.n_steps as u64),
+        format_plural(population(settings) as u64, "individual"),
+        format_plural(u64::from(ppo::updates(&individual(settings))), "update"),
+    ))
+}
+
 /// That no individual adopts from another, where a training has no border.
 pub(super) fn notes(settings: &Settings) -> Vec<String> {
     let all = settings.configs().into_iter();
@@ -128,4 +151,42 @@ pub(super) fn more_figures(of: &Validated<'_>, rate: f64) -> Vec<MoreFigure> {
 /// Steps of the accounts of all individuals.
 pub(super) fn event_step(of: &Validated<'_>) -> u64 {
     population(of.settings) as u64 * PpoKind.event_step(&Validated { settings: &individual(of.settings), ..*of })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was tuned for a population of 8 leaves updates enough for 64, whose shares are smaller.
+    #[test]
+    fn a_tuned_update_fits_the_share_of_an_individual() {
+        for (population, timesteps, batch, expected) in [
+            (8, 16_000_000, 2048, (64, 128, 2048)),
+            (64, 16_000_000, 2048, (64, 128, 2048)),
+            (64, 4_000_000, 2048, (30, 128, 960)),
+            // The fewest accounts are too many, so steps are fewer.
+            (64, 500_000, 2048, (8, 32, 64)),
+            (64, 1000, 1, (8, 16, 1)),
+        ] {
+            let mut settings = Settings::default();
+            for set in [
+                "train.learner=evolve",
+                "evolve.algorithm=pbt",
+                "ppo.n_envs=64",
+                "ppo.n_steps=128",
+                &format!("train.batch={batch}"),
+                &format!("evolve.population={population}"),
+                &format!("ppo.timesteps={timesteps}"),
+            ] {
+                settings.set(set).unwrap();
+            }
+            let note = fit_tuned(&mut settings);
+            let found = (settings.ppo.n_envs, settings.ppo.n_steps, settings.classify.batch);
+            let (n_envs, n_steps, batch) = expected;
+            assert_eq!(found, (Some(n_envs), Some(n_steps), Some(batch)), "{population} in {timesteps}");
+            assert_eq!(note.is_some(), (n_envs, n_steps) != (64, 128), "{note:?}");
+            assert!(note.is_none_or(|note| note.contains("each of 64 individuals")));
+            assert!(timesteps < 10_000 || ppo::updates(&individual(&settings)) as usize >= ppo::UPDATES_LEAST);
+        }
+    }
 }

@@ -3,7 +3,8 @@
 
 mod shape;
 
-pub(crate) use shape::UPDATES;
+pub(super) use shape::UpdateShape;
+pub(crate) use shape::{UPDATES, UPDATES_LEAST};
 
 use super::policies::{
     episodes, gradient_recipe, net, open, pace_figures, policy_info, refuse_an_unused_weight, refuse_evolving,
@@ -19,7 +20,6 @@ use judge::split::Splits;
 use learn::classify::defaults;
 use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward, UNIT_ENTROPY};
 use learn::{Config, Learner, Trained};
-use shape::UpdateShape;
 
 pub(super) struct PpoKind;
 

@@ -9,7 +9,7 @@
 use super::TunedRecipe;
 use super::bench::{Bench, Found, nothing_fits};
 use crate::Settings;
-use crate::kinds::UPDATES;
+use crate::kinds::{UPDATES, UPDATES_LEAST};
 use crate::progress::{Sink, Update, check_stop, stop_flag};
 use crate::synth::planted;
 use crate::train::{MarketFolder, Source, split};
@@ -44,8 +44,6 @@ const LOST: f64 = 2.0;
 const LOST_S: f64 = 1.0;
 /// Of rows that arrive within this part of the first the smaller is taken: a clock is no sharper.
 const AS_SOON: f64 = 1.1;
-/// Fewer updates in all timesteps are no training.
-const UPDATES_LEAST: usize = 16;
 
 /// What environments, steps and minibatches cost and bring.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -10,20 +10,31 @@ use compute::{Net, Opened};
 
 /// Accounts and steps of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct UpdateShape {
-    pub(super) n_envs: usize,
-    pub(super) n_steps: usize,
+pub(in super::super) struct UpdateShape {
+    pub(in super::super) n_envs: usize,
+    pub(in super::super) n_steps: usize,
 }
 
 impl UpdateShape {
     /// Of settings that were filled in; without that, what a processor takes for long trainings on enough data.
-    pub(super) fn of(settings: &Settings) -> UpdateShape {
+    pub(in super::super) fn of(settings: &Settings) -> UpdateShape {
         let own = &settings.ppo;
         UpdateShape { n_envs: own.n_envs.unwrap_or(ON_PROCESSOR), n_steps: own.n_steps.unwrap_or(STEPS) }
     }
 
+    /// Of settings that were tuned for others: fewer accounts and then steps, where they would leave fewer than
+    /// [`UPDATES_LEAST`] updates in the timesteps.
+    pub(in super::super) fn fitted(settings: &Settings) -> UpdateShape {
+        let (mut own, room) = (UpdateShape::of(settings), timesteps(settings) / UPDATES_LEAST);
+        own.n_envs = own.n_envs.min((room / own.n_steps).max(LEAST));
+        while own.rows() > room && own.n_steps / 2 >= STEPS_LEAST {
+            own.n_steps /= 2;
+        }
+        own
+    }
+
     /// Steps of all accounts.
-    pub(super) fn rows(self) -> usize {
+    pub(in super::super) fn rows(self) -> usize {
         self.n_envs * self.n_steps
     }
 }
@@ -35,8 +46,11 @@ const ON_CARD: usize = 2048;
 const LEAST: usize = 8;
 /// Steps of an account.
 const STEPS: usize = 128;
+const STEPS_LEAST: usize = 16;
 /// Updates that the timesteps should be enough for.
 pub(crate) const UPDATES: usize = 64;
+/// Fewer updates are no training.
+pub(crate) const UPDATES_LEAST: usize = 16;
 /// Minibatches of an update; of nets with more parameters than [`WIDE`] twice as many.
 const MINIBATCHES: usize = 8;
 const WIDE: u64 = 1 << 20;
