@@ -256,7 +256,7 @@ impl PbtTraining {
         let entropy = factors.apply(hypers).entropy;
         let metrics = best.metrics.with(&[
             ("population_growth", finite.iter().sum::<f64>() / finite.len() as f64),
-            ("individual", own.best as f64),
+            ("individual", (own.best + 1) as f64),
             ("least_entropy", f64::from(entropy.least)),
             ("most_entropy", f64::from(entropy.most)),
             ("risk_factor", f64::from(factors.risk)),
