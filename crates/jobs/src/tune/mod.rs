@@ -153,7 +153,16 @@ pub fn tune(request: &Tune, settings: &Settings, sink: Sink<'_>) -> Result<TuneR
     let splits = split(&source, &settings)?;
     let mut by_rule = settings.clone();
     kind.fill_in(&mut by_rule, &source, &device);
-    notes.extend(kind.fit(&mut by_rule, &source, &splits)?);
+    let fitted = kind.fit(&mut by_rule, &source, &splits)?;
+    notes.extend(match is_searched(&settings) {
+        // Notes on the population of the rule are left out: the tuner chooses another.
+        true => {
+            let mut chosen = settings.clone();
+            *kind.batch(&mut chosen) = *kind.batch(&mut by_rule);
+            kind.fit(&mut chosen, &source, &splits)?
+        }
+        false => fitted,
+    });
     let learner = kind.learner(&source, &splits, &by_rule, &device)?;
     let smallest_fold = splits.folds.iter().map(|fold| fold.train.len()).min().unwrap_or(0);
     let at = DeviceBudget { budget: memory_budget(&settings, &device), device };
