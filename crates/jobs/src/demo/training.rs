@@ -353,13 +353,13 @@ mod tests {
     #[test]
     fn demo_settings_replace_defaults_but_not_user_settings() {
         let plain = job(&Settings::default(), false).expect("legal");
-        assert_eq!((plain.split.folds, plain.train.seeds, plain.train.epochs), (Some(8), 10, 8));
+        assert_eq!((plain.split.folds, plain.train.seeds, plain.train.epochs), (Some(8), 10, Some(8)));
         let quick = job(&Settings::default(), true).expect("legal");
-        assert_eq!((quick.split.folds, quick.train.seeds, quick.train.epochs), (Some(5), 3, 5));
+        assert_eq!((quick.split.folds, quick.train.seeds, quick.train.epochs), (Some(5), 3, Some(5)));
         let mut settings = Settings::default();
         settings.set("train.epochs=7").expect("legal");
         settings.set("features.set=basic").expect("legal");
         let own = job(&settings, true).expect("legal");
-        assert_eq!((own.train.epochs, own.classify.net), (7, None));
+        assert_eq!((own.train.epochs, own.classify.net), (Some(7), None));
     }
 }

@@ -54,8 +54,8 @@ fn bandit(source: &Source, splits: &Splits, settings: &Settings) -> Bandit {
     let configs = settings.configs().iter().zip(&source.nets).map(config).collect();
     let input = &source.problem.inputs[0];
     let best = input.values.chunks_exact(input.stride).map(|row| u32::from(row[0] > 0.0)).collect();
-    let train = &settings.train;
-    let extent = [train.seeds, train.epochs, train.patience].map(|n| n as u32);
+    let [epochs, patience] = settings.train.epochs_and_patience();
+    let extent = [settings.train.seeds as u32, epochs, patience];
     Bandit::new(&source.problem, &splits.folds, configs, best, extent)
 }
 

@@ -414,12 +414,13 @@ fn classify(source: &Source, splits: &Splits, settings: &Settings, device: &Open
         let recipe = recipe(own, samples, matches!(device, Opened::Cuda(_)));
         Config { net: net.clone(), rate: kind.rate(own, recipe.batch), recipe }
     };
+    let [epochs, patience] = settings.train.epochs_and_patience();
     let spec = Spec {
         configs: settings.configs().iter().zip(&source.nets).map(config).collect(),
-        epochs: settings.train.epochs as u32,
+        epochs,
         stop_after: settings.refit.as_ref().map(|refit| refit.epochs),
         // Without validation nothing gets better.
-        patience: if settings.refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
+        patience: if settings.refit.is_some() { u32::MAX } else { patience },
         seeds: settings.train.seeds as u32,
         balance: settings.classify.balance,
         score: mcc,

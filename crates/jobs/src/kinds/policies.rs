@@ -85,15 +85,23 @@ pub(super) fn episodes(data: &Dataset, settings: &Settings) -> Result<Arc<Episod
 /// How policies are trained: `[configs]` with what their learner adds, and for so many units.
 pub(super) fn spec<H>(settings: &Settings, configs: Vec<Config>, hypers: Vec<H>, units: Vec<u32>) -> PolicySpec<H> {
     let refit = settings.refit.as_ref();
+    let patience = settings.train.patience.map_or_else(|| patience(&units), |set| set as u32);
     PolicySpec {
         configs,
         hypers,
         units,
         stop_after: refit.map(|refit| refit.epochs),
         // Without validation nothing gets better.
-        patience: if refit.is_some() { u32::MAX } else { settings.train.patience as u32 },
+        patience: if refit.is_some() { u32::MAX } else { patience },
         seeds: settings.train.seeds as u32,
     }
+}
+
+/// Units without a better score before a member stops, where none were set: no fewer than of classifiers, and a quarter
+/// of all of the longest config. A policy has thousands of units, and gets better late.
+fn patience(units: &[u32]) -> u32 {
+    let longest = units.iter().copied().max().unwrap_or(0);
+    Extent::default().patience.max(longest.div_ceil(4))
 }
 
 /// The recipe of policies that follow a gradient; recipes of classifiers are others.
@@ -105,13 +113,11 @@ pub(super) fn gradient_recipe(settings: &Settings, batch: usize, precision: Prec
     recipe
 }
 
-/// Units of so many steps, by the steps that were asked for; fewer where a number of epochs was set, or a time to fit
-/// into.
+/// Units of so many steps, by the steps that were asked for; fewer where a number of epochs was set or follows from a
+/// budget.
 pub(super) fn units(settings: &Settings, timesteps: usize, steps: u64) -> u32 {
     let units = (timesteps as u64).div_ceil(steps.max(1)).max(1);
-    let most = settings.train.epochs;
-    let set = most != Extent::default().units as usize;
-    units.min(if set { most as u64 } else { u64::from(u32::MAX) }) as u32
+    units.min(settings.train.epochs.map_or(u64::from(u32::MAX), |most| most as u64)) as u32
 }
 
 /// How far a training is and how fast, under the names of Stable-Baselines3; `steps` are those of all accounts.
@@ -248,4 +254,37 @@ pub(super) fn net_policy(
 /// This machine's processor, whatever the run's device is.
 pub(super) fn processor(settings: &Settings) -> Result<Opened> {
     Ok(Opened::new(compute::Choice::Cpu, settings.threads()).map_err(learn::failed)?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(set: &[&str]) -> Settings {
+        let mut settings = Settings::default();
+        set.iter().for_each(|set| settings.set(set).unwrap());
+        settings
+    }
+
+    #[test]
+    fn epochs_that_were_set_end_policies_whatever_their_number() {
+        for (set, expected) in [("auto", 1000), ("499", 499), ("500", 500), ("501", 501), ("5000", 1000)] {
+            assert_eq!(units(&settings(&[&format!("train.epochs={set}")]), 100_000, 100), expected, "{set}");
+        }
+    }
+
+    #[test]
+    fn patience_lasts_a_quarter_of_all_units_unless_it_was_set() {
+        for (set, all, expected) in [
+            ("auto", &[10][..], 50),
+            ("auto", &[200], 50),
+            ("auto", &[201], 51),
+            ("auto", &[24_000, 191], 6_000),
+            ("50", &[24_000], 50),
+            ("7", &[24_000], 7),
+        ] {
+            let spec = spec::<()>(&settings(&[&format!("train.patience={set}")]), Vec::new(), Vec::new(), all.to_vec());
+            assert_eq!(spec.patience, expected, "{set} of {all:?}");
+        }
+    }
 }

@@ -17,10 +17,12 @@ section! {
     /// Whether a batch of auto is what `fullbore tune` saved for this workload on this machine, if it did.
     tuned: bool = true,
         truth().switch("no-tuned", "false", "Ignore what `fullbore tune` saved for this workload");
-    /// Maximum number of epochs.
-    epochs: usize = Extent::default().units as usize, whole(1..=1_000_000).flag("epochs", "N");
-    /// Epochs without a better validation score before a member stops.
-    patience: usize = Extent::default().patience as usize, whole(1..=1_000_000).flag("patience", "N");
+    /// Maximum number of epochs, or of a policy's updates, generations or iterations; auto is 500, for policies all
+    /// that ppo.timesteps have.
+    epochs: Option<usize> = None, whole(1..=1 << 30).or_auto().flag("epochs", "N");
+    /// Epochs, updates, generations or iterations without a better validation score before a member stops; auto is 50,
+    /// or for policies a quarter of all where that is more.
+    patience: Option<usize> = None, whole(1..=1 << 30).or_auto().flag("patience", "N");
     /// Members per fold, each with its own seed.
     seeds: usize = Extent::default().seeds as usize, whole(1..=4095).flag("seeds", "N");
     /// Number format; auto is bf16 on a GPU and f32 on a CPU.
@@ -31,6 +33,14 @@ section! {
     label_horizon: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("label-horizon", "ROWS");
     /// Values to try; every combination is a config with its own members, and validation chooses one per fold.
     candidates as "try": Vec<Candidates> = Vec::new(), candidates();
+}
+
+impl TrainSettings {
+    /// How many epochs a classifier trains at most, and how many of them without a better score.
+    pub(crate) fn epochs_and_patience(&self) -> [u32; 2] {
+        let usual = Extent::default();
+        [(self.epochs, usual.units), (self.patience, usual.patience)].map(|(set, n)| set.map_or(n, |set| set as u32))
+    }
 }
 
 const PRECISIONS: &[(&str, Precision)] =

@@ -144,7 +144,7 @@ fn ppo_settings(settings: &Settings, run: &TrainRun) -> Result<Settings> {
     (own.classify.batch, own.classify.rate, own.train.precision) = (None, None, None);
     own.classify.net = Some(run.net.clone());
     (own.train.seeds, own.split.folds) = (run.seeds as usize, Some(run.folds.len()));
-    (own.train.epochs, own.train.patience) = (Settings::default().train.epochs, PATIENCE);
+    (own.train.epochs, own.train.patience) = (None, Some(PATIENCE));
     Ok(own)
 }
 

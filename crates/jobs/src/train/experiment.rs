@@ -125,8 +125,10 @@ impl Experiment {
                 if to == before {
                     return Err(over_budget(to, need, most, self.learner.unit()));
                 }
-                (self.settings.train.seeds, self.settings.train.epochs) = (to.seeds, to.epochs);
-                (self.settings.train.patience, self.settings.split.folds) = (to.patience, Some(to.folds));
+                (self.settings.train.seeds, self.settings.split.folds) = (to.seeds, Some(to.folds));
+                if to.epochs < before.epochs {
+                    (self.settings.train.epochs, self.settings.train.patience) = (Some(to.epochs), Some(to.patience));
+                }
                 self.replan()?;
                 // The folds of some splits are what they are.
                 if self.scope() == before {
@@ -146,9 +148,9 @@ impl Experiment {
 
     /// How much is trained.
     fn scope(&self) -> Scope {
-        let train = &self.settings.train;
-        let folds = self.splits.folds.len();
-        Scope { seeds: train.seeds, epochs: train.epochs, patience: train.patience, folds }
+        let (extent, folds) = (self.learner.extent(), self.splits.folds.len());
+        let [epochs, patience] = [extent.units, extent.patience].map(|n| n as usize);
+        Scope { seeds: self.settings.train.seeds, epochs, patience, folds }
     }
 
     /// Takes what was worked out down into the settings: the same settings give the same bits, whatever is tuned later
