@@ -20,12 +20,12 @@ section! {
     /// ppo and for each individual of pbt, else 50,000,000 for evolve, whose steps are of all individuals; 16,384 for
     /// search.
     timesteps: Option<usize> = None, whole(1..=1 << 40).or_auto().flag("timesteps", "N");
-    /// Accounts that a member trades side by side; of evolve, each individual. Auto is 8 for evolve; for search what
-    /// was tuned, else 64, and 128 for more than 128 symbols; for ppo what was tuned, else at most 64 on a processor
-    /// and 2048 on a GPU, fewer where timesteps or data are few.
+    /// Accounts that a member trades side by side; of evolve, each individual. Auto is what was tuned, else 8 for
+    /// evolve, fewer where its population is open and timesteps are few; 64 for search, 128 for more than 128 symbols;
+    /// for ppo at most 64 on a processor and 2048 on a GPU, fewer where timesteps or data are few.
     n_envs: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("n-envs", "N").tried();
-    /// Steps of each account in an update, generation or iteration. Auto is 256 for evolve; for search what was tuned,
-    /// else those that make 1,024 roots; for ppo what was tuned, else 128.
+    /// Steps of each account in an update, generation or iteration. Auto is what was tuned, else 256 for evolve, fewer
+    /// where its population is open and timesteps are few; those that make 1,024 roots for search; 128 for ppo.
     n_steps: Option<usize> = None, whole(2..=1 << 20).or_auto().flag("n-steps", "N").tried();
     /// Passes through what was seen in an update.
     n_epochs: usize = 4, whole(1..=1000).tried();
@@ -49,7 +49,8 @@ section! {
     target_kl: f64 = 0.0, number_or_none().tried();
     /// Band that the mean entropy is kept in: a share of what is possible; nats for continuous targets.
     entropy: Option<Band> = None, parsed("a band as in 0.2..0.8").or_auto().flag("entropy", "BAND").tried();
-    /// What a step is worth: the growth of equity, growth less what the drawdown grew, or what the Sharpe ratio rose.
+    /// What a step is worth: the growth of equity, growth less what the drawdown grew, or what the Sharpe ratio rose;
+    /// evolve ranks individuals by mean growth, by growth less the drawdowns, or by the Sharpe ratio of all steps.
     reward: RewardKind = RewardKind::Growth, choice(REWARDS).flag("reward", "KIND").tried();
     /// How many times what the largest drawdown grew by is taken off, with a reward of drawdown.
     drawdown_weight: f64 = 1.0, number(0.0..=1000.0).tried();
