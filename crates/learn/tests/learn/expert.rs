@@ -6,7 +6,8 @@ use account::Action;
 use compute::Budget;
 use compute::population::{Precision, Recipe};
 use learn::expert::{
-    Expert, FoldMarket, Hypers, ModelKind, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, Spec, Trend,
+    Expert, FoldMarket, Hypers, ModelKind, ModelRule, SearchFold, SearchPolicy, SearchRows, SearchShape, SelectionRule,
+    Spec, Trend,
 };
 use learn::ppo::FoldPolicy;
 use learn::{Config, DeviceBudget, Hooks, Learner, MemberKey, Plan, PolicySpec, Problem};
@@ -267,7 +268,8 @@ fn what_cannot_be_searched_is_refused() {
 #[test]
 fn members_draw_scenarios_of_their_own() {
     let (problem, data, folds) = market(3, 0.5, 0.0);
-    let shape = SearchShape { simulations: 3, scenarios: 16, codes: 4, horizon: 2, roots: 24 };
+    let shape =
+        SearchShape { simulations: 3, scenarios: 16, codes: 4, horizon: 2, roots: 24, rule: SelectionRule::Gumbel };
     let expert = Expert::new(&problem, &data, &folds, spec(Hypers { search: shape, ..hypers() }, 1)).unwrap();
     let (net, market) = (expert.configs()[0].net.clone(), expert.market(0).unwrap());
     let params = vec![0.01; compute::net::Layout::new(&net).unwrap().params];
