@@ -6,8 +6,8 @@
 //! the position changes only where it is above two standard errors, or where there are enough scenarios.
 //!
 //! A model of training rows may draw one of them for many scenarios, which then tell no more than one does. So what
-//! counts are the different rows among the scenarios: they are to be enough, and the standard error is as large as if
-//! there were no others.
+//! counts are the different rows among the scenarios: they are to be enough, and all standard errors are as large as if
+//! there were no others. With one different row they are infinite.
 //!
 //! The improved policy of the honest mode counts what an action is worth beside keeping the position in standard errors
 //! over the scenarios: noise leaves the prior nearly as it is, whatever its size in money.
@@ -67,50 +67,56 @@ impl Outcomes {
 
     /// Puts one root behind these; `gumbels` is `[A]`.
     pub(crate) fn push<W: World>(&mut self, world: &W, tree: &Tree<W>, settings: &Settings, gumbels: &[f32]) {
-        let (root, edges) = (&tree.nodes[0], tree.edges_of(0));
-        let actions = edges.len();
-        self.actions = actions;
+        let edges = tree.edges_of(0);
+        self.actions = edges.len();
         self.visits.extend(edges.iter().map(|edge| edge.visits));
         self.q.extend(edges.iter().map(|edge| if edge.child == NONE { 0.0 } else { edge.q() }));
-        let most = edges.iter().map(|edge| edge.visits).max().unwrap_or(0);
         let held = world.held(&tree.accounts[0]);
         self.held.push(held as u8);
-        match (settings.mode, settings.rule) {
-            (Mode::Honest { .. }, _) => self.policy.extend(honest_policy(tree, held)),
-            (Mode::Reference, RootRule::Gumbel { .. }) => {
-                self.policy.extend_from_slice(&select::improved(root, edges)[..actions]);
+        match settings.mode {
+            Mode::Reference => self.push_reference(tree, settings, gumbels, held),
+            Mode::Honest { .. } => self.push_honest(world, tree, held),
+        }
+    }
+
+    fn push_reference<W: World>(&mut self, tree: &Tree<W>, settings: &Settings, gumbels: &[f32], held: usize) {
+        let (root, edges) = (&tree.nodes[0], tree.edges_of(0));
+        let most = edges.iter().map(|edge| edge.visits).max().unwrap_or(0);
+        let chosen = match settings.rule {
+            RootRule::Gumbel { .. } => {
+                self.policy.extend_from_slice(&select::improved(root, edges)[..edges.len()]);
+                select::gumbel_root(root, edges, gumbels, most)
             }
-            (Mode::Reference, RootRule::Puct { .. }) => {
+            RootRule::Puct { .. } => {
                 let all: u32 = edges.iter().map(|edge| edge.visits).sum();
                 self.policy.extend(edges.iter().map(|edge| edge.visits as f32 / all as f32));
+                edges.iter().position(|edge| edge.visits == most).unwrap_or(held)
             }
-        }
-        if settings.mode == Mode::Reference {
-            let chosen = match settings.rule {
-                RootRule::Gumbel { .. } => select::gumbel_root(root, edges, gumbels, most),
-                RootRule::Puct { .. } => edges.iter().position(|edge| edge.visits == most).unwrap_or(held),
-            };
-            self.chosen.push(chosen as u8);
-            self.value.push(root.value);
-            self.advantage.push(0.0);
-            self.error.push(0.0);
-            return;
-        }
-        let found = cross_fitted(tree, held);
-        let (scenarios, different) = (tree.scenarios().count(), different_scenarios(world, tree));
-        let error = found.error * (scenarios as f64 / different as f64).sqrt();
+        };
+        self.chosen.push(chosen as u8);
+        self.value.push(root.value);
+        self.advantage.push(0.0);
+        self.error.push(0.0);
+    }
+
+    fn push_honest<W: World>(&mut self, world: &W, tree: &Tree<W>, held: usize) {
+        let (root, edges) = (&tree.nodes[0], tree.edges_of(0));
+        let (different, scenarios) = (different_scenarios(world, tree), tree.scenarios().count());
+        let share = different as f64 / scenarios as f64;
+        self.policy.extend(honest_policy(tree, held, share));
+        let found = cross_fitted(tree, held, share);
         // Where they are enough, all scenarios together choose.
         let enough = different >= ENOUGH_SCENARIOS;
         let chosen = if enough {
             best(edges.iter().map(|edge| f64::from(edge.q())), root.legal, held)
         } else {
-            let sure = found.choice.filter(|_| found.advantage > 2.0 * error);
+            let sure = found.choice.filter(|_| found.advantage > 2.0 * found.error);
             sure.unwrap_or(kept(root.legal, held))
         };
         self.chosen.push(chosen as u8);
         self.value.push(found.value as f32);
         self.advantage.push(found.advantage as f32);
-        self.error.push(error as f32);
+        self.error.push(found.error as f32);
     }
 }
 
@@ -121,6 +127,14 @@ fn different_scenarios<W: World>(world: &W, tree: &Tree<W>) -> usize {
     rows.sort_unstable();
     rows.dedup();
     without_row + rows.len()
+}
+
+/// The square of a mean's standard error. `spread` is the mean square of what terms differ from it by, `weight` and
+/// `squares` are sums over their weights and the squares of these, `share` is that of different rows among them.
+fn squared_error(spread: f64, weight: f64, squares: f64, share: f64) -> f64 {
+    // They tell as much as so many different rows of equal weight and one; none but for rounding says nothing.
+    let beside_one = weight * weight / squares * share - 1.0;
+    if beside_one > 1e-6 { spread / beside_one } else { f64::INFINITY }
 }
 
 /// What two halves of the scenarios say of each other's choices.
@@ -150,7 +164,7 @@ pub(crate) fn kept(legal: u32, held: usize) -> usize {
 const SURE: f64 = 8.0;
 
 /// `[A]` the prior, moved by what each action is worth more than keeping the position, in standard errors.
-fn honest_policy<W: World>(tree: &Tree<W>, held: usize) -> Vec<f32> {
+fn honest_policy<W: World>(tree: &Tree<W>, held: usize, share: f64) -> Vec<f32> {
     let (legal, edges) = (tree.nodes[0].legal, tree.edges_of(0));
     let codes_of = |action: usize| tree.edges_of(edges[action].child);
     let keep = kept(legal, held);
@@ -164,8 +178,8 @@ fn honest_policy<W: World>(tree: &Tree<W>, held: usize) -> Vec<f32> {
         };
         let mean: f64 = gains().map(|(p, gain)| p * gain).sum();
         let spread: f64 = gains().map(|(p, gain)| p * (gain - mean).powi(2)).sum();
-        let squares: f64 = gains().map(|(p, _)| p * p).sum();
-        let error = (spread * squares / (1.0 - squares).max(f64::MIN_POSITIVE)).sqrt();
+        let (weight, squares) = gains().fold((0.0, 0.0), |(sum, squares), (p, _)| (sum + p, squares + p * p));
+        let error = squared_error(spread, weight, squares, share).sqrt();
         let counted = if mean == 0.0 { 0.0 } else { (mean / error).clamp(-SURE, SURE) };
         f64::from(edges[action].logit) + counted
     };
@@ -175,7 +189,7 @@ fn honest_policy<W: World>(tree: &Tree<W>, held: usize) -> Vec<f32> {
     scores.iter().map(|z| ((z - most).exp() / sum) as f32).collect()
 }
 
-fn cross_fitted<W: World>(tree: &Tree<W>, held: usize) -> CrossFitted {
+fn cross_fitted<W: World>(tree: &Tree<W>, held: usize, share: f64) -> CrossFitted {
     let (root, edges) = (&tree.nodes[0], tree.edges_of(0));
     let legal = root.legal;
     let keep = kept(legal, held);
@@ -203,18 +217,41 @@ fn cross_fitted<W: World>(tree: &Tree<W>, held: usize) -> CrossFitted {
         let advantage = mean(other, &gain);
         let spread = mean(other, &|c| (gain(c) - advantage).powi(2));
         let own = || codes[keep].iter().skip(other).step_by(2).map(|edge| f64::from(edge.prior));
-        let (sum, squares) = own().fold((0.0, 0.0), |(sum, squares), p| (sum + p, squares + p * p));
-        // How many scenarios of equal weight these are worth.
-        let count = if squares > 0.0 { sum * sum / squares } else { 0.0 };
-        let square = if count > 1.0 { spread / (count - 1.0) } else { f64::INFINITY };
-        (mean(other, &|c| q(action, c)), advantage, square)
+        let (weight, squares) = own().fold((0.0, 0.0), |(sum, squares), p| (sum + p, squares + p * p));
+        (mean(other, &|c| q(action, c)), advantage, squared_error(spread, weight, squares, share))
     };
     let [(a, gain_a, square_a), (b, gain_b, square_b)] = [judged(0), judged(1)];
-    // Halves of one scenario cannot judge; a change is then never sure.
+    // Halves of one row cannot judge; a change is then never sure.
     CrossFitted {
         choice: (choices[0] == choices[1]).then_some(choices[0]),
         value: 0.5 * (a + b),
         advantage: 0.5 * (gain_a + gain_b),
         error: 0.5 * (square_a + square_b).sqrt(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows that come several times each have the error of the rows alone.
+    #[test]
+    fn the_standard_error_is_that_of_different_rows() {
+        for different in [2, 3, 10, 100] {
+            let rows: Vec<f64> = (0..different).map(|i| f64::from(i * i % 7)).collect();
+            let n = f64::from(different);
+            let mean = rows.iter().sum::<f64>() / n;
+            let squares = rows.iter().map(|row| (row - mean).powi(2)).sum::<f64>();
+            for each in [1.0, 4.0, 64.0] {
+                // The weights of a mean do not change its error.
+                for weight in [1.0, 0.5, 1.0 / n] {
+                    let error = squared_error(squares / n, n * each * weight, n * each * weight * weight, 1.0 / each);
+                    let wanted = squares / (n - 1.0) / n;
+                    assert!((error - wanted).abs() <= 1e-12 * wanted, "{different} rows {each} times");
+                }
+            }
+        }
+        assert_eq!(squared_error(0.0, 512.0, 512.0, 1.0 / 512.0), f64::INFINITY);
+        assert_eq!(squared_error(0.0, 0.0, 0.0, 1.0), f64::INFINITY);
     }
 }

@@ -302,9 +302,7 @@ __global__ void __launch_bounds__(THREADS) honest_round(const __grid_constant__ 
             if (lane == 0) back_up_way(own, end & 0xffffu, end >> 16);
         }
         __syncwarp();
-        if (simulation == all.simulations) {
-            conclude_root(all, own);
-        } else {
+        if (simulation < all.simulations) {
             const End end = select_way(all, own, simulation);
             __syncwarp();
             if (lane == 0) {
@@ -316,7 +314,10 @@ __global__ void __launch_bounds__(THREADS) honest_round(const __grid_constant__ 
             }
         }
     }
-    if (simulation == all.simulations) return;
+    if (simulation == all.simulations) {
+        if (warp < count) conclude_root(all, search(warp));
+        return;
+    }
     __syncthreads();
     expand_jobs(all, search, jobs, count, all.codes, 1, put);
     observe(false);

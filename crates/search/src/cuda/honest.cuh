@@ -609,16 +609,33 @@ __device__ __forceinline__ Sums add_up(const Sum& own, u32 scenarios, f64 p) {
 
 __device__ __forceinline__ f64 from_lane(f64 x, u32 lane) { return __shfl_sync(0xffffffffu, x, lane); }
 
-// Scenarios of a root, those that are the same row counted once. By a whole warp.
+// Scenarios of a root, those that are the same row counted once. By a whole warp; rows are put into a table of three
+// places for each scenario, which is where their worths come later.
 __device__ __forceinline__ u32 different_scenarios(const Search& own, u32 scenarios) {
+    const u32 places = ACTIONS * scenarios, lane = threadIdx.x % 32;
+    u32* table = reinterpret_cast<u32*>(own.worths);
+    for (u32 i = lane; i < places; i += 32) table[i] = NO_ROW;
+    __syncwarp();
     u32 count = 0;
-    for (u32 c = threadIdx.x % 32; c < scenarios; c += 32) {
+    for (u32 c = lane; c < scenarios; c += 32) {
         const u32 row = own.market(1 + c)[ROW];
-        u32 before = 0;
-        while (before < c && own.market(1 + before)[ROW] != row) ++before;
-        count += before == c;
+        u32 at = __umulhi(row * 0x9e3779b1u, places), found = atomicCAS(table + at, NO_ROW, row);
+        while (found != NO_ROW && found != row) {
+            at = at + 1 == places ? 0 : at + 1;
+            found = atomicCAS(table + at, NO_ROW, row);
+        }
+        count += found == NO_ROW;
     }
+    __syncwarp();
     return __reduce_add_sync(0xffffffffu, count);
+}
+
+// The square of a mean's standard error: of `spread` around it over terms with these sums of weights, where so many of
+// the scenarios are different rows.
+__device__ __forceinline__ f64 squared_error(f64 spread, const Sums& sums, u32 different, u32 scenarios) {
+    const f64 share = (f64)different / (f64)scenarios;
+    const f64 beside_one = sums.weight * sums.weight / sums.square * share - 1.0;
+    return beside_one > 1e-6 ? spread / beside_one : account::infinite();
 }
 
 // What the search says of its root (outcome.rs), by a whole warp: each lane has a sum of its own.
@@ -629,6 +646,7 @@ __device__ __noinline__ void conclude_root(const Honest& all, const Search& own)
     const u32 held = action < 0.0 ? 0 : action > 0.0 ? 2 : 1;
     const u32 keep = legal >> held & 1 ? held : __ffs(legal) - 1;
     const f64 p = (f64)(1.0f / (f32)scenarios);
+    const u32 different = different_scenarios(own, scenarios);
     // Those of actions that are not legal are those of the one that is kept, and are not looked at.
     for (u32 i = lane; i < ACTIONS * scenarios; i += 32) {
         const u32 a = legal >> (i / scenarios) & 1 ? i / scenarios : keep;
@@ -658,20 +676,19 @@ __device__ __noinline__ void conclude_root(const Honest& all, const Search& own)
     Sum next{of(lane % 3), of(keep), true, true, first.total, 0, 1};
     if (halves) next = {of(judged), lane < 5 ? of(keep) : nullptr, false, false, 0.0, other, 2};
     const Sums second = add_up(next, scenarios, p);
+    // What each action is worth more than keeping the position, in standard errors.
+    const f64 error_of = sqrt(squared_error(second.total, first, different, scenarios));
+    f64 counted = first.total == 0.0 ? 0.0 : first.total / error_of;
+    counted = counted < -8.0 ? -8.0 : counted > 8.0 ? 8.0 : counted;
     const f64 mean_judged = second.weight > 0.0 ? second.total / second.weight : 0.0;
     const f64 worths[2] = {from_lane(mean_judged, 5), from_lane(mean_judged, 6)};
     const f64 gains[2] = {from_lane(mean_judged, 3), from_lane(mean_judged, 4)};
     // Lanes 3 and 4: how far gains are from their mean.
     const Sums third = add_up({of(judged), of(keep), false, true, half ? gains[1] : gains[0], other, 2}, scenarios, p);
     const f64 spread = third.weight > 0.0 ? third.total / third.weight : 0.0;
-    const f64 count = third.square > 0.0 ? third.weight * third.weight / third.square : 0.0;
-    const f64 its_error = count > 1.0 ? spread / (count - 1.0) : account::infinite();
+    const f64 its_error = squared_error(spread, third, different, scenarios);
     const f64 errors[2] = {from_lane(its_error, 3), from_lane(its_error, 4)};
-    // The prior, moved by what each action is worth more than keeping the position, in standard errors.
-    const f64 left = 1.0 - first.square;
-    const f64 error_of = sqrt(second.total * first.square / (left > 2.2250738585072014e-308 ? left : 2.2250738585072014e-308));
-    f64 counted = first.total == 0.0 ? 0.0 : first.total / error_of;
-    counted = counted < -8.0 ? -8.0 : counted > 8.0 ? 8.0 : counted;
+    // The prior, moved by that.
     f64 scores[ACTIONS], most = -account::infinite(), sum = 0.0;
     for (u32 a = 0; a < ACTIONS; ++a) {
         const f64 moved_by = from_lane(counted, a);
@@ -679,10 +696,9 @@ __device__ __noinline__ void conclude_root(const Honest& all, const Search& own)
         most = scores[a] > most ? scores[a] : most;
     }
     for (u32 a = 0; a < ACTIONS; ++a) sum = sum + exp(scores[a] - most);
-    const u32 different = different_scenarios(own, scenarios);
     if (lane != 0) return;
     const f64 advantage = 0.5 * (gains[0] + gains[1]);
-    const f64 error = 0.5 * sqrt(errors[0] + errors[1]) * sqrt((f64)scenarios / (f64)different);
+    const f64 error = 0.5 * sqrt(errors[0] + errors[1]);
     const bool agree = choices[0] == choices[1], enough = different >= ENOUGH_SCENARIOS;
     u32 chosen = held;
     if (enough) {

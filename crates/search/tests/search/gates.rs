@@ -61,10 +61,15 @@ fn nothing_is_traded_where_there_is_no_drift() {
 
 /// One bar ahead of a flat account in a bootstrap of `rows` rows of a walk without drift.
 fn one_bar_ahead(seed: u64, rows: usize, scenarios: usize, cost: f64, roots: u64) -> Outcomes {
+    one_bar_ahead_of(seed, rows, 0, scenarios, cost, roots)
+}
+
+/// The same where the first `hidden` rows may not be drawn.
+fn one_bar_ahead_of(seed: u64, rows: usize, hidden: u32, scenarios: usize, cost: f64, roots: u64) -> Outcomes {
     let world = world_of(bootstrap(FLAT_LAW, seed, rows));
     let root = |counter: u64| {
         let mut known = known(0.5, flat(), 100.0, (0.0, 0.0));
-        known.params.fee = cost;
+        (known.params.fee, known.excluded) = (cost, 0..hidden);
         Root { known, counter }
     };
     let roots: Vec<Root<search::InfoSet>> = (0..roots).map(root).collect();
@@ -89,6 +94,36 @@ fn many_draws_of_few_rows_are_no_reason_to_trade() {
     }
     assert!(trades <= 4, "{trades} of {markets} roots trade");
     assert!(best > 40, "{best} of {markets} would trade by the mean of their scenarios: the gate can fail");
+}
+
+#[test]
+fn draws_of_one_row_are_never_sure() {
+    for seed in 0..20 {
+        let of_last = |rows: u32, scenarios| one_bar_ahead_of(seed, 101, 101 - rows, scenarios, 0.0, 1);
+        for scenarios in [2, 64, 600] {
+            let seen = of_last(1, scenarios);
+            assert!(seen.q[0] != 0.0 && seen.advantage[0] > 0.0, "there is something to take");
+            assert_eq!((seen.chosen[0], seen.held[0], seen.error[0]), (1, 1, f32::INFINITY), "{scenarios}");
+            let third = seen.policy.iter().all(|p| (p - 1.0 / 3.0).abs() < 1e-6);
+            assert!(third, "{scenarios}: the prior is left as it is: {:?}", seen.policy);
+        }
+        let seen = of_last(10, 600);
+        assert!(seen.error[0].is_finite() && seen.policy[1] < 0.4, "ten rows say something: {:?}", seen.policy);
+    }
+}
+
+#[test]
+fn the_policy_counts_a_row_that_is_drawn_often_once() {
+    // By how many standard errors the policy of a market without drift says that long is better than flat.
+    let markets = 400;
+    let squares: Vec<f64> = (0..markets)
+        .map(|seed| {
+            let policy = one_bar_ahead(2000 + seed, 101, 512, 0.0, 1).policy;
+            f64::from(policy[2] / policy[1]).ln().powi(2)
+        })
+        .collect();
+    let (square, error) = mean(&squares);
+    assert!((0.7..1.5).contains(&square), "{square} ± {error}, where independent draws have 1");
 }
 
 #[test]
