@@ -126,7 +126,7 @@ impl HonestOnCard {
         self.roots.len() * (1 + 3 * scenarios + codes * *simulations as usize)
     }
 
-    /// Bytes of trees, roots and market, without what a wide net takes.
+    /// Bytes of trees, roots, nets and market.
     pub fn bytes(&self) -> u64 {
         self.search.bytes() + self.models.bytes()
     }

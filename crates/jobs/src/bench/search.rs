@@ -443,23 +443,24 @@ impl Bench<'_> {
             search.whole_s().map_err(failed)
         })?;
         let leaves = search.evaluations() as f64;
-        Ok(Measured { memory_bytes: search.bytes(), timed: Ok(Timed { search_s, searches, leaves }) })
+        Ok(Measured { memory_bytes, timed: Ok(Timed { search_s, searches, leaves }) })
     }
 
     /// Roots lie on the card, and what was found stays there.
     fn reference_on_card(&self, roots: usize, simulations: usize, alone: &mut Option<f64>) -> Result<Measured> {
         let Opened::Cuda(context) = &self.device else { return Err(Error::input("there is no card")) };
         let settings = self.settings(simulations, Mode::Reference);
-        let made = LinearSearch::new(context, &SHRINKING, &self.net, &self.params, &settings, roots);
-        let mut search = match made {
-            Ok(search) => search,
-            Err(why) if why.is_memory() => return Ok(Measured { memory_bytes: 0, timed: Err(why.to_string()) }),
-            Err(why) => return Err(failed(why)),
-        };
-        let memory_bytes = search.bytes();
+        let memory_bytes = LinearSearch::need(context, &SHRINKING, &self.net, &settings, roots)
+            .map_err(|e| Error::new(Kind::Usage, e.to_string()))?;
         if memory_bytes > self.budget {
             return Ok(Measured { memory_bytes, timed: Err(beyond(memory_bytes, self.budget)) });
         }
+        let made = LinearSearch::new(context, &SHRINKING, &self.net, &self.params, &settings, roots);
+        let mut search = match made {
+            Ok(search) => search,
+            Err(why) if why.is_memory() => return Ok(Measured { memory_bytes, timed: Err(why.to_string()) }),
+            Err(why) => return Err(failed(why)),
+        };
         if alone.is_none() {
             *alone = match search.pass_s().map_err(failed)? {
                 Some(seconds) => Some(roots as f64 / seconds),

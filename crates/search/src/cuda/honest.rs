@@ -32,7 +32,7 @@ use compute::population::{Pins, Precision};
 use compute::{Budget, Error, Net, Opened, Result, Tables, image};
 use memory::{Extent, arrays, most_each, roots_bytes, shared_of, wide_per};
 use models::logarithm;
-use rounds::{PlainNet, Rounds, Wide};
+use rounds::{PlainNet, Rounds, Wide, heads_bytes};
 use std::sync::Arc;
 
 static HONEST: Image = image!("honest");
@@ -115,13 +115,14 @@ fn check(settings: &Settings) -> Result<()> {
 }
 
 impl HonestSearch {
-    /// Bytes of a search from so many roots at once, without models and without what `Nets` takes for wide nets.
+    /// Bytes of a search from so many roots at once, without models: trees, roots, and nets with all that their passes
+    /// take.
     ///
     /// # Errors
     ///
     /// Where a setting or the net makes no sense.
     pub fn need(
-        context: &Context,
+        context: &Arc<Context>,
         net: &Net,
         nets: usize,
         features: usize,
@@ -129,21 +130,25 @@ impl HonestSearch {
         roots: usize,
     ) -> Result<u64> {
         check(settings)?;
-        let layout = compute::net::Layout::new(net)?;
+        let net = dense(net);
         let extent = Extent::of(settings);
         let own = roots_bytes(features, roots) + ((ACTIONS + 1) * settings.simulations as usize * 4) as u64;
         Ok(own
             + 24 * BORDER
-            + match Shape::of(&dense(net))? {
+            + match packed_shape(context, &net)? {
                 Some(shape) => {
                     let (each, blocks) = (most_each(settings), context.gpu().multiprocessors as usize);
-                    let of_nets = nets as u64 * (shape.bytes() + 4 * layout.params as u64);
+                    let params = compute::net::Layout::new(&net)?.params;
+                    let of_nets = nets as u64 * (shape.bytes() + 4 * params as u64);
                     (each * blocks) as u64 * extent.bytes() + of_nets
                 }
                 None => {
                     let per = wide_per(settings, nets, roots);
                     let inputs = features + SHOWN;
-                    (per * nets) as u64 * (extent.bytes() + (4 * extent.rows * (inputs + ACTIONS + 1) + 8) as u64)
+                    let of_roots = extent.bytes() + (4 * extent.rows * (inputs + ACTIONS + 1) + 8) as u64;
+                    let (setup, members) = wide_setup(settings, nets, per);
+                    let of_nets = Nets::need(&Opened::Cuda(Arc::clone(context)), &net, &setup, &members)?;
+                    (per * nets) as u64 * (of_roots + heads_bytes(settings)) + of_nets
                 }
             })
     }
@@ -174,9 +179,10 @@ impl HonestSearch {
             )));
         }
         let (nets, context) = (nets.max(1), &models.context);
-        let shape = Shape::of(&net)?.filter(|shape| shared_of(shape, false) <= context.gpu().shared as usize);
         let params = compute::net::Layout::new(&net)?.params;
-        let Some(shape) = shape else { return HonestSearch::wide(models, &net, nets, settings, discount, roots) };
+        let Some(shape) = packed_shape(context, &net)? else {
+            return HonestSearch::wide(models, &net, nets, settings, discount, roots);
+        };
         let (each, blocks) = (most_each(settings), context.gpu().multiprocessors as usize);
         let extent = Extent::of(settings);
         let bytes = HonestSearch::need(context, &net, nets, features, settings, roots)?;
@@ -224,14 +230,14 @@ impl HonestSearch {
         roots: usize,
     ) -> Result<HonestSearch> {
         let per = wide_per(settings, nets, roots);
+        let bytes = HonestSearch::need(&models.context, net, nets, models.models.features as usize, settings, roots)?;
         let (made, rounds) = HonestSearch::rounds(models, settings, discount, nets, per)?;
         let device = Opened::Cuda(Arc::clone(&models.context));
         let tables = Tables::new(&device, Budget::default(), &[], &[])?;
-        let setup = Setup::inference((per * Extent::of(settings).rows).min(PASS_ROWS), Precision::Bf16);
-        let members: Vec<MemberSetup> = (0..nets).map(|id| MemberSetup { id: id as u32, scales: Vec::new() }).collect();
+        let (setup, members) = wide_setup(settings, nets, per);
         let pins = Nets::plan_pins(&device, net, &setup, &Pins::default())?;
         let nets = Nets::new(&device, Budget::default(), net, &tables, &setup, &members, &pins)?;
-        Ok(made(Way::Wide(Box::new(Wide::new(rounds, nets)))))
+        Ok(HonestSearch { bytes, ..made(Way::Wide(Box::new(Wide::new(rounds, nets)))) })
     }
 
     /// A search whose one net is `[A + 1, inputs]` weights: f32 sums in the order of the inputs, logits first and then
@@ -280,7 +286,7 @@ impl HonestSearch {
         Ok((made, rounds))
     }
 
-    /// Bytes of its memory on the card, without models and without what `Nets` takes for a wide net.
+    /// Bytes of its memory on the card, without models.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -503,6 +509,17 @@ impl HonestSearch {
             Way::Wide(wide) => wide.search(&self.stream, &self.settings, self.nets, per),
         }
     }
+}
+
+/// How a net is laid out in the blocks that search with it; none where it goes through `Nets`.
+fn packed_shape(context: &Context, net: &Net) -> Result<Option<Shape>> {
+    Ok(Shape::of(net)?.filter(|shape| shared_of(shape, false) <= context.gpu().shared as usize))
+}
+
+/// Wide nets that search from `per` roots each at once.
+fn wide_setup(settings: &Settings, nets: usize, per: usize) -> (Setup, Vec<MemberSetup>) {
+    let setup = Setup::inference((per * Extent::of(settings).rows).min(PASS_ROWS), Precision::Bf16);
+    (setup, (0..nets).map(|id| MemberSetup { id: id as u32, scales: Vec::new() }).collect())
 }
 
 /// Rows that `Nets` takes at once.

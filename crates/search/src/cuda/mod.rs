@@ -280,32 +280,8 @@ impl LinearSearch {
         settings: &Settings,
         roots: usize,
     ) -> Result<LinearSearch> {
-        check(settings, world.actions)?;
-        world.check()?;
-        let mut net = net.clone();
-        net.inputs.iter_mut().for_each(|input| input.dense = true);
-        if net.extras() != world.inputs || net.heads.first().is_none_or(|head| head.classes != world.actions) {
-            return Err(Error::Invalid(format!(
-                "a net of {} inputs; the world shows {} and has {} actions",
-                net.extras(),
-                world.inputs,
-                world.actions
-            )));
-        }
-        if settings.codes != 1 {
-            return Err(Error::Invalid(format!("{} codes; nothing is drawn in this world, give 1", settings.codes)));
-        }
-        let nodes = 1 + settings.simulations as usize;
-        let shape = Shape::of(&net)?;
-        let plan = shape.as_ref().and_then(|shape| Plan::new(context, shape, settings, roots));
-        let outside = plan.is_none_or(|plan| !plan.trees_inside);
-        let stride = stride(settings, world.actions, 1);
-        let rows = roots * (2 + nodes) * world.inputs;
-        let words = rows + params.len() + roots * 2 + if outside { roots * stride } else { 0 };
-        let bytes = 4 * words as u64
-            + found_bytes(settings, roots, world.actions)
-            + shape.as_ref().map_or(0, Shape::bytes)
-            + ARRAYS * BORDER;
+        let LinearPlan { net, shape, plan, bytes } = LinearPlan::new(context, world, net, settings, roots)?;
+        let (nodes, outside) = (1 + settings.simulations as usize, plan.is_none_or(|plan| !plan.trees_inside));
         let mut slab = context.slab(bytes)?;
         let found = Found::new(context, &mut slab, settings, (roots, world.actions, 1), outside)?;
         let rows = LinearRows {
@@ -323,10 +299,32 @@ impl LinearSearch {
             (Some(shape), Some(plan)) => small(&module, &mut slab, &found, &rows, &on_card, &shape, plan)?,
             _ => wide(context, &module, &mut slab, &found, &rows, &net, params, roots)?,
         };
+        let bytes = LinearSearch::need(context, world, &net, settings, roots)?;
         Ok(LinearSearch { found, world: *world, rows, way, params: on_card, bytes })
     }
 
-    /// Bytes of its memory on the card, without what `Nets` takes for a wide net.
+    /// Bytes of a search from so many roots, with all that passes of the net take.
+    ///
+    /// # Errors
+    ///
+    /// Where world, net or settings make no sense together.
+    pub fn need(
+        context: &Arc<Context>,
+        world: &LinearWorld,
+        net: &Net,
+        settings: &Settings,
+        roots: usize,
+    ) -> Result<u64> {
+        let LinearPlan { net, plan, bytes, .. } = LinearPlan::new(context, world, net, settings, roots)?;
+        if plan.is_some() {
+            return Ok(bytes);
+        }
+        let (setup, members) = wide_setup(roots);
+        let of_nets = Nets::need(&Opened::Cuda(Arc::clone(context)), &net, &setup, &members)?;
+        Ok(bytes + of_nets + 4 * (roots * (world.actions + 1)) as u64)
+    }
+
+    /// Bytes of its memory on the card.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -443,6 +441,52 @@ impl Wide {
     }
 }
 
+/// What a search in a world of rows takes, before it is taken.
+struct LinearPlan {
+    net: Net,
+    shape: Option<Shape>,
+    /// None where the net goes through `Nets`.
+    plan: Option<Plan>,
+    /// Without `Nets`.
+    bytes: u64,
+}
+
+impl LinearPlan {
+    fn new(context: &Context, world: &LinearWorld, net: &Net, settings: &Settings, roots: usize) -> Result<LinearPlan> {
+        check(settings, world.actions)?;
+        world.check()?;
+        let mut net = net.clone();
+        net.inputs.iter_mut().for_each(|input| input.dense = true);
+        if net.extras() != world.inputs || net.heads.first().is_none_or(|head| head.classes != world.actions) {
+            return Err(Error::Invalid(format!(
+                "a net of {} inputs; the world shows {} and has {} actions",
+                net.extras(),
+                world.inputs,
+                world.actions
+            )));
+        }
+        if settings.codes != 1 {
+            return Err(Error::Invalid(format!("{} codes; nothing is drawn in this world, give 1", settings.codes)));
+        }
+        let shape = Shape::of(&net)?;
+        let plan = shape.as_ref().and_then(|shape| Plan::new(context, shape, settings, roots));
+        let outside = plan.is_none_or(|plan| !plan.trees_inside);
+        let rows = roots * (3 + settings.simulations as usize) * world.inputs;
+        let trees = if outside { roots * stride(settings, world.actions, 1) } else { 0 };
+        let words = rows + compute::net::Layout::new(&net)?.params + roots * 2 + trees;
+        let bytes = 4 * words as u64
+            + found_bytes(settings, roots, world.actions)
+            + shape.as_ref().map_or(0, Shape::bytes)
+            + ARRAYS * BORDER;
+        Ok(LinearPlan { net, shape, plan, bytes })
+    }
+}
+
+/// A wide net that takes the rows of so many roots at once.
+fn wide_setup(roots: usize) -> (Setup, [MemberSetup; 1]) {
+    (Setup::inference(roots, Precision::Bf16), [MemberSetup { id: 0, scales: Vec::new() }])
+}
+
 /// How a whole search is laid out on a card.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
@@ -523,8 +567,7 @@ fn wide(
 ) -> Result<Way> {
     let device = Opened::Cuda(Arc::clone(context));
     let tables = Tables::new(&device, Budget::default(), &[], &[])?;
-    let setup = Setup::inference(roots, Precision::Bf16);
-    let members = [MemberSetup { id: 0, scales: Vec::new() }];
+    let (setup, members) = wide_setup(roots);
     let pins = Nets::plan_pins(&device, net, &setup, &Pins::default())?;
     let mut nets = Nets::new(&device, Budget::default(), net, &tables, &setup, &members, &pins)?;
     nets.set_params(0, params)?;

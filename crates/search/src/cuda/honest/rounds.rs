@@ -72,6 +72,12 @@ fn rows_of(settings: &Settings, round: u32) -> usize {
     }
 }
 
+/// Bytes of a root that passes write, in all sizes whose graphs are kept.
+pub(super) fn heads_bytes(settings: &Settings) -> u64 {
+    let rows: usize = (0..3).map(|round| rows_of(settings, round)).sum();
+    (KEPT * 4 * rows * (ACTIONS + 1)) as u64
+}
+
 /// Nets of any width, by graphs of rounds and passes.
 pub(super) struct Wide {
     rounds: Rounds,
