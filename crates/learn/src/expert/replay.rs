@@ -77,8 +77,8 @@ impl Replay {
     }
 }
 
-/// The replays of all members in the order of one epoch, `rows` each: a member that has fewer, or does not go, has
-/// its first target again and again.
+/// The replays of all members in the order of one epoch, `rows` each: a member that does not go has a place holder
+/// again and again, from which it learns nothing.
 pub(super) struct Epoch {
     rows: usize,
     batch: usize,
@@ -88,14 +88,19 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
-    /// `[members]` replays with their orders; all that go are equally long.
+    /// `[members]` replays with their orders, and whether they go; all that go are equally long.
+    ///
+    /// # Panics
+    ///
+    /// Where one that goes has fewer targets than another.
     pub(super) fn new(replays: &[(&Replay, Permutation, bool)], batch: usize, anywhere: u32) -> Epoch {
         let rows = replays.iter().filter(|(.., goes)| *goes).map(|(replay, ..)| replay.len()).max().unwrap_or(0);
         let none = Target { row: anywhere, observed: [0.0; OBSERVED], legal: 7, policy: [0.0, 1.0, 0.0], value: 0.0 };
         let mut targets = Vec::with_capacity(replays.len() * rows);
         let mut order = vec![0u32; rows];
         for (replay, permutation, goes) in replays {
-            if *goes && replay.len() == rows {
+            if *goes {
+                assert_eq!(replay.len(), rows, "replays of members that go together are equally long");
                 permutation.fill(0, &mut order);
                 targets.extend(order.iter().map(|at| replay.targets[*at as usize]));
             } else {
@@ -225,6 +230,18 @@ mod tests {
         let (read, rest) = Replay::read(&bytes).unwrap();
         assert_eq!((read, rest), (replay, &[1u8, 2][..]));
         assert!(Replay::read(&bytes[..20]).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "equally long")]
+    fn no_member_that_goes_learns_from_a_place_holder() {
+        let [mut long, mut short] = [Replay::default(), Replay::default()];
+        long.add((0..3).map(target), 3);
+        short.add((0..2).map(target), 3);
+        let order = |n| Permutation::new(n, 1, 0, 0);
+        let idle = Epoch::new(&[(&long, order(3), true), (&short, order(2), false)], 2, 0);
+        assert_eq!(idle.rows, 3, "who does not go may be shorter");
+        Epoch::new(&[(&long, order(3), true), (&short, order(2), true)], 2, 0);
     }
 
     #[test]
