@@ -196,10 +196,11 @@ impl FoldMarket {
         self.world.model().rows().check_drawn()
     }
 
-    /// Clock times within so many bars of the training row at which exactly this was observed, as far as its stretch
-    /// goes, and at least as many clock times: what a search from there may not draw. None elsewhere.
+    /// Clock times within so many rows of the training row at which exactly this was observed, those of its symbol over
+    /// all gaps, and at least as many clock times: what a search from there may not draw. None elsewhere.
     ///
-    /// A row is known by what it shows and by its close, so that it is the same in whatever table it lies.
+    /// A row is known by what it shows and by its close, so that it is the same in whatever table it lies. Rows of a
+    /// gap are not here to be counted, so as much is left out as while training, or more.
     pub(super) fn within(&self, observation: &[f32], bar: &Bar, bars: u32) -> Range<u32> {
         let (own, rows) = (digest(observation, bar), self.world.model().rows());
         let (all, from) = (rows.all(), self.digests.partition_point(|(digest, _)| *digest < own));
@@ -210,8 +211,10 @@ impl FoldMarket {
         };
         let Some(row) = alike.into_iter().find(is_it) else { return 0..0 };
         let (clock, most) = (all[row].clock, bars as usize);
-        let before = all[..row].iter().rev().take(most).take_while(|own| own.continues).count();
-        let behind = all[row..].iter().take(most).take_while(|own| own.continues).count();
+        // Rows of a symbol are in the order of time, and the next symbol begins earlier.
+        let follows = |row: usize| all[row].clock < all[row + 1].clock;
+        let before = (1..=most.min(row)).take_while(|n| follows(row - n)).count();
+        let behind = (row..all.len() - 1).take(most).take_while(|row| follows(*row)).count();
         let first = all[row - before].clock.min(clock.saturating_sub(bars));
         first..all[row + behind].clock.max(clock.saturating_add(bars)).saturating_add(1)
     }
@@ -490,17 +493,17 @@ mod tests {
     use super::*;
     use account::{Account, Action, Bar, Params, step};
 
-    /// Two stretches of a hundred rows, three clock times apart.
+    /// Two stretches of a hundred rows, three clock times apart, and twenty of another symbol.
     fn market() -> (FoldMarket, Vec<f32>) {
         let mut random = random::SplitMix::new(3);
         let mut row = |at: u32| {
             let close = 100.0 + random.unit();
             let bar = Bar { open: close, sigma: 0.01, ..Bar::flat(close) };
-            TrainingRow { bar, time: [0.0; 2], clock: 3 * at, continues: at != 99 }
+            TrainingRow { bar, time: [0.0; 2], clock: 3 * (at % 200), continues: at != 99 && at != 199 }
         };
-        let rows: Vec<TrainingRow> = (0..200).map(&mut row).collect();
+        let rows: Vec<TrainingRow> = (0..220).map(&mut row).collect();
         // The last rows show the same as the first ones.
-        let observations: Vec<f32> = (0..200u8).flat_map(|at| [f32::from(at % 190), 1.0]).collect();
+        let observations: Vec<f32> = (0..220u8).flat_map(|at| [f32::from(at % 190), 1.0]).collect();
         let rows = Rows::cut(&observations, 2, &rows, |_| true).unwrap();
         let (model, _) = FittedModel::fit(rows, ModelRule::Bootstrap, 4).unwrap();
         (FoldMarket::new(model, None, 0.9, None), observations)
@@ -512,9 +515,10 @@ mod tests {
         let rows = market.world.model().rows().all();
         let within = |row: usize, bars: u32| market.within(&observations[2 * row..][..2], &rows[row].bar, bars);
         assert_eq!(within(40, 4), 3 * 36..3 * 44 + 1);
-        // As far as the stretch goes, and never less than as many clock times.
-        assert_eq!([within(98, 4), within(101, 4)], [3 * 94..3 * 98 + 5, 3 * 101 - 4..3 * 105 + 1]);
+        // Over the gap between two stretches, as far as the symbol goes, and never less than as many clock times.
+        assert_eq!([within(98, 4), within(101, 4)], [3 * 94..3 * 102 + 1, 3 * 97..3 * 105 + 1]);
         assert_eq!([within(0, 2), within(199, 2)], [0..7, 3 * 197..3 * 199 + 3]);
+        assert_eq!([within(200, 2), within(219, 2)], [0..7, 3 * 17..3 * 19 + 3]);
         // The same observation at another close is another row, and neither is known where one of them differs.
         assert_eq!(within(195, 1), 3 * 194..3 * 196 + 1);
         let other = Bar { close: 99.0, ..rows[40].bar };
@@ -524,6 +528,28 @@ mod tests {
         let costly = Bar { half_spread: 0.1, ..rows[40].bar };
         let read = FoldMarket::from_bytes(&market.to_bytes()).unwrap();
         assert_eq!(read.within(&observations[80..82], &costly, 4), within(40, 4));
+    }
+
+    #[test]
+    fn a_trend_is_believed_at_the_root_by_its_sign() {
+        let (mut market, _) = market();
+        let logits = |market: &FoldMarket, x: f32| {
+            let params = Params::default();
+            let (bar, account) = (Bar::flat(100.0), Account::new(&params));
+            let known = InfoSet { observation: vec![0.0, x], bar, time: [0.0; 2], params, account, excluded: 0..0 };
+            let mut logits = [0.5, 1.0, -0.5];
+            market.root_prior(&known, &mut logits);
+            logits
+        };
+        assert_eq!(logits(&market, 3.0), [0.5, 1.0, -0.5]);
+        // Above nothing it speaks for long, below for short, and the other way round where it points down.
+        market.prior = Some(Prior { column: 1, zero: 2.0, weight: 0.25 });
+        assert_eq!(
+            [3.0, 1.0, 2.0].map(|x| logits(&market, x)),
+            [[0.25, 1.0, -0.25], [0.75, 1.0, -0.75], [0.5, 1.0, -0.5]]
+        );
+        market.prior = Some(Prior { column: 1, zero: 2.0, weight: -0.25 });
+        assert_eq!(logits(&market, 3.0), [0.75, 1.0, -0.75]);
     }
 
     #[test]
