@@ -233,6 +233,22 @@ fn without(policy: &[f32; ACTIONS], prior: &[f32; ACTIONS]) -> [f32; ACTIONS] {
 mod tests {
     use super::*;
 
+    /// What is learned is the improved policy of the same search whose root believed no trend.
+    #[test]
+    fn what_a_trend_added_is_not_learned() {
+        let soft = |z: [f32; ACTIONS]| {
+            let own = z.map(f32::exp);
+            own.map(|p| p / own.iter().sum::<f32>())
+        };
+        let (own, prior) = ([0.3, -0.2, 1.1], [-0.75, 0.0, 0.75]);
+        let improved = soft(std::array::from_fn(|a| own[a] + prior[a]));
+        for (a, b) in without(&improved, &prior).into_iter().zip(soft(own)) {
+            assert!((a - b).abs() < 1e-6, "{a} {b}");
+        }
+        // What is not legal stays at nothing.
+        assert_eq!(without(&[0.0, 0.5, 0.5], &[-1.0, 0.0, 1.0])[0], 0.0);
+    }
+
     #[test]
     fn any_action_is_a_legal_one() {
         for legal in 1..8u8 {

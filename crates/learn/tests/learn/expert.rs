@@ -152,6 +152,30 @@ fn batches_of_roots_change_no_bit() {
     assert_eq!(of(1), of(1000));
 }
 
+/// Each number and the rule of selection are used: another one gives other weights.
+#[test]
+fn every_setting_of_a_search_changes_what_is_learned() {
+    let (problem, data, folds) = market(3, 0.8, 1e-4);
+    let of = |hypers: Hypers| bits(&run(&Expert::new(&problem, &data, &folds, spec(hypers, 3)).unwrap(), 2, None));
+    let (usual, hypers) = (of(hypers()), hypers());
+    let shaped = |search: SearchShape| Hypers { search, ..hypers };
+    for (name, own) in [
+        ("rule", shaped(SearchShape { rule: SelectionRule::Puct, ..hypers.search })),
+        ("simulations", shaped(SearchShape { simulations: 3, ..hypers.search })),
+        ("scenarios", shaped(SearchShape { scenarios: 16, ..hypers.search })),
+        ("codes", shaped(SearchShape { codes: 4, ..hypers.search })),
+        ("horizon", shaped(SearchShape { horizon: 2, ..hypers.search })),
+        ("replay", Hypers { replay: 1, ..hypers }),
+        ("n_epochs", Hypers { n_epochs: 1, ..hypers }),
+        ("realised", Hypers { realised: 0.0, ..hypers }),
+        ("explored", Hypers { explored: 0.0, ..hypers }),
+        ("vf_coef", Hypers { vf_coef: 1.0, ..hypers }),
+        ("episode", Hypers { episode: 20, ..hypers }),
+    ] {
+        assert!(of(own) != usual, "{name} changes nothing");
+    }
+}
+
 /// Everything behind the training part overwritten: features and bars.
 fn poisoned(problem: &Problem, data: &EpisodeData, from: usize) -> (Arc<Problem>, Arc<EpisodeData>) {
     let mut problem = problem.clone();
@@ -303,6 +327,51 @@ fn members_draw_scenarios_of_their_own() {
     for ((both, a), b) in together.iter().zip(&zero).zip(&other) {
         assert!(a != b || both == a, "{a} and {b} vote for {both}");
     }
+}
+
+/// What is deployed knows no bar behind the close that it decides at.
+#[test]
+fn later_bars_change_no_decision() {
+    let (problem, data, folds) = market(3, 0.9, 1e-4);
+    let shape =
+        SearchShape { simulations: 6, scenarios: 32, codes: 8, horizon: 4, roots: 24, rule: SelectionRule::Gumbel };
+    let expert = Expert::new(&problem, &data, &folds, spec(Hypers { search: shape, ..hypers() }, 1)).unwrap();
+    let (net, market) = (expert.configs()[0].net.clone(), expert.market(0).unwrap());
+    let params = compute::net::init(&compute::net::Layout::new(&net).unwrap(), 3, 0);
+    let decisions = |problem: &Arc<Problem>, data: &Arc<EpisodeData>| -> Vec<f64> {
+        let scales = expert.scalers()[0].scales_of(&net);
+        let policy = FoldPolicy { net: net.clone(), scales, members: vec![params.clone()], seeds: vec![0], flat: 0 };
+        let fold = SearchFold { policy, market: Some(Arc::clone(&market)), shape, precision: Precision::F32 };
+        let rows = SearchRows {
+            problem: Arc::clone(problem),
+            data: Arc::clone(data),
+            fold_of: vec![Some(0); problem.ids],
+            counters: (0..problem.ids as u64).collect(),
+            share: 1.0,
+        };
+        let policy = SearchPolicy::new(rows, vec![fold], Vec::new(), (&at(2).device, u64::MAX)).unwrap();
+        // In sample too, where rows within the horizon are not drawn.
+        let decided = (1000..1040).chain(1950..2050).map(|row: u32| {
+            let mut actions = [Action::target(f64::NAN)];
+            let view = View {
+                rows: &[row],
+                slots: &[0],
+                observed: &[0.0; OBSERVED],
+                legal: &[true; 3],
+                counter: 0,
+                seed: None,
+            };
+            policy.act(&view, &mut [], &mut actions).unwrap();
+            actions[0].target
+        });
+        decided.collect()
+    };
+    let clean = decisions(&problem, &data);
+    assert!([-1.0, 0.0, 1.0].iter().filter(|a| clean.contains(a)).count() > 1, "{clean:?}");
+    let (other, prices) = poisoned(&problem, &data, 2000);
+    let after = decisions(&other, &prices);
+    assert_eq!(after[..90], clean[..90], "a bar behind row 1999 changes a decision at it or before");
+    assert_ne!(after[90..], clean[90..], "the test can fail");
 }
 
 /// A card, where there is one.

@@ -161,3 +161,64 @@ fn too_few_rows_are_refused() {
     assert!(Bootstrap::new(short).unwrap_err().to_string().contains("at least 64"));
     assert!(Rows::cut(&observations, 3, &rows, |_| false).is_err());
 }
+
+/// Every field of a bar, where volatility is twice that of the row and prices half.
+#[test]
+fn the_whole_bar_is_moved_and_rescaled() {
+    let before = Bar { fx_close: 1.25, sigma: 0.01, half_spread: 1e-4, volume: 7.0, ..Bar::flat(100.0) };
+    let next = Bar {
+        open: 50.5,
+        high: 51.0,
+        low: 49.0,
+        close: 50.25,
+        fx_open: 1.5,
+        fx_close: 2.0,
+        tradable: 1.0,
+        split: 2.0,
+        dividend: 0.5,
+        funding_open: 0.25,
+        funding_inside: -0.125,
+        swap_open: 0.01,
+        swap_inside: 0.02,
+        borrow_open: 0.03,
+        borrow_inside: 0.04,
+        close_out: 1.0,
+        sigma: 0.015,
+        volume: 9.0,
+        half_spread: 2e-4,
+        flat_next: 1.0,
+    };
+    let now = Bar { fx_close: 3.0, sigma: 0.02, volume: 11.0, half_spread: 5e-4, ..Bar::flat(40.0) };
+    // A split of two: 50.5 is 1 % above 100, which at twice the volatility is 2 %.
+    let wanted = Bar {
+        open: 40.8,
+        high: 41.6,
+        low: 38.4,
+        close: 40.4,
+        fx_open: 3.6,
+        fx_close: 4.8,
+        tradable: 1.0,
+        split: 1.0,
+        dividend: 0.4,
+        funding_open: 0.2,
+        funding_inside: -0.1,
+        swap_open: 0.01,
+        swap_inside: 0.02,
+        borrow_open: 0.03,
+        borrow_inside: 0.04,
+        close_out: 0.0,
+        sigma: 0.03,
+        volume: 11.0,
+        half_spread: 4e-4,
+        flat_next: 1.0,
+    };
+    for (at, (own, wanted)) in moved(&now, &before, &next).numbers().into_iter().zip(wanted.numbers()).enumerate() {
+        assert!((own - wanted).abs() <= 1e-12 * wanted.abs().max(1.0), "number {at}: {own}, not {wanted}");
+    }
+    // Five times as volatile at most, and no price falls below a twentieth.
+    let wild = Bar { sigma: 1.0, ..now };
+    let far = moved(&wild, &before, &next);
+    assert!((far.close / 40.0 - 1.025).abs() < 1e-12 && (far.sigma - 0.075).abs() < 1e-12, "{far:?}");
+    let crash = moved(&wild, &before, &Bar { low: 25.0, ..next });
+    assert!((crash.low / 40.0 - 0.05).abs() < 1e-12, "{crash:?}");
+}

@@ -38,6 +38,15 @@ fn large(scenarios: usize) -> Settings {
     Settings { simulations: 256, depth: 8, ..settings(scenarios, 1) }
 }
 
+fn with_puct(settings: Settings) -> Settings {
+    Settings { rule: RootRule::PUCT, ..settings }
+}
+
+/// Several simulations of a root at once.
+fn in_flight(settings: Settings) -> Settings {
+    Settings { mode: Mode::Honest { in_flight: 6 }, ..settings }
+}
+
 /// Share of roots that trade, and the mean of what they promise with its standard error.
 fn zero_drift(leak: bool, settings: &Settings, roots: usize) -> (f64, f64, f64) {
     let path = path(FLAT_LAW, 11, roots + 1);
@@ -52,7 +61,13 @@ fn zero_drift(leak: bool, settings: &Settings, roots: usize) -> (f64, f64, f64) 
 
 #[test]
 fn nothing_is_traded_where_there_is_no_drift() {
-    for (own, roots) in [(settings(512, 8), 10_000), (settings(64, 8), 10_000), (large(64), 2000)] {
+    for (own, roots) in [
+        (settings(512, 8), 10_000),
+        (settings(64, 8), 10_000),
+        (large(64), 2000),
+        (with_puct(settings(64, 24)), 2000),
+        (in_flight(settings(64, 24)), 2000),
+    ] {
         let (trades, value, error) = zero_drift(false, &own, roots);
         assert!(trades <= 0.01, "{own:?}: {trades} of the roots trade");
         assert!(value <= 2.0 * error, "{own:?}: {value} ± {error} is promised");
@@ -189,8 +204,7 @@ fn share_of_optimum(seen: &Outcomes, each: usize) -> f64 {
 fn the_best_policy_of_two_regimes_is_found_from_the_value_of_doing_nothing() {
     let each = 60;
     let gumbel = settings(64, 24);
-    let puct = Settings { rule: RootRule::PUCT, ..gumbel.clone() };
-    let batched = Settings { mode: Mode::Honest { in_flight: 6 }, ..gumbel.clone() };
+    let (puct, batched) = (with_puct(gumbel.clone()), in_flight(gumbel.clone()));
     let reference = Settings { mode: Mode::Reference, simulations: 256, ..gumbel.clone() };
     for settings in [gumbel, puct, batched, reference, large(64)] {
         let seen = search(LAW, &settings, Hold(Some(LAW)), all_states(each));
@@ -217,7 +231,8 @@ fn most_above_optimum(leak: bool, settings: &Settings, each: usize) -> f64 {
 
 #[test]
 fn no_more_than_the_optimum_is_promised() {
-    for (own, each) in [(settings(64, 24), 400), (large(64), 200)] {
+    let own = settings(64, 24);
+    for (own, each) in [(own.clone(), 400), (large(64), 200), (with_puct(own.clone()), 200), (in_flight(own), 200)] {
         let above = most_above_optimum(false, &own, each);
         assert!(above < 2.0, "{own:?}: {above} standard errors above the optimum");
     }

@@ -193,6 +193,82 @@ fn net(text: &str, seed: u64) -> (Net, Vec<f32>) {
 }
 
 #[test]
+fn few_and_many_different_rows_have_the_processors_bits_on_a_card() {
+    let world = MarketWorld::new(model(3, 30_000), GAMMA, show_account, 8);
+    let weights: Vec<f32> = (0..4 * INPUTS as u32).map(|i| 0.7 * drawn(31, i)).collect();
+    // Many scenarios of all rows, of which more than 512 are different, and few of the last rows: one, two and more.
+    let cases = [
+        ((4, 2500, 4, 2), &[0..0][..]),
+        ((4, 1500, 4, 2), &[0..0, 0..29_000]),
+        ((4, 64, 4, 2), &[0..29_999, 0..29_998, 0..29_997]),
+        ((4, 7, 4, 2), &[0..29_999, 0..29_998, 0..29_990]),
+    ];
+    let found: Vec<(Settings, Vec<Root<InfoSet>>, Outcomes)> = cases
+        .into_iter()
+        .map(|(shape, hidden)| {
+            let (settings, mut all) = (settings(RootRule::GUMBEL, shape), roots(1, 12));
+            let own = all.iter_mut().zip(hidden.iter().cycle());
+            own.for_each(|(root, hidden)| root.known.excluded = hidden.clone());
+            let mut search = Search::new(&world, &settings, 1, u64::MAX).unwrap();
+            let found = search.run(&world, &mut [Plain(&weights, 0.02)], &all).unwrap();
+            for (root, error) in all.iter().zip(&found.error) {
+                assert!(error.is_infinite() || root.known.excluded.end < 29_998, "{settings:?}: {error}");
+            }
+            (settings, all, found)
+        })
+        .collect();
+    let (_, all, many) = &found[0];
+    for (i, root) in all.iter().enumerate() {
+        let open = root.known.bar.flat_next == 0.0;
+        let is_legal = |a: usize| a == 1 || open && (a == 2 || root.known.params.shortable);
+        let held = usize::from(many.held[i]);
+        let (q, first) = (&many.q[3 * i..3 * i + 3], if is_legal(held) { held } else { 1 });
+        let wanted = (0..3).filter(|a| is_legal(*a)).fold(first, |best, a| if q[a] > q[best] { a } else { best });
+        assert_eq!(usize::from(many.chosen[i]), wanted, "root {i}: all scenarios choose");
+    }
+    let Some(context) = card() else { return };
+    let models = on_card(&context, &[HonestModel { model: world.model(), unit: 0.02 }]);
+    for (settings, all, other) in &found {
+        let mut on_card = HonestSearch::plain(&models, &weights, settings, GAMMA, all.len()).unwrap();
+        same(&on_card.run(&as_roots(all, |_| (0, 0))).unwrap(), other, &format!("{settings:?}"));
+    }
+}
+
+#[test]
+fn where_no_row_is_left_a_search_on_a_card_is_an_error() {
+    let Some(context) = card() else { return };
+    let own = model(1, 500);
+    let models = on_card(&context, &[HonestModel { model: &own, unit: 1.0 }]);
+    let settings = settings(RootRule::GUMBEL, (4, 8, 4, 2));
+    let mut search = HonestSearch::plain(&models, &[0.1; 4 * INPUTS], &settings, GAMMA, 3).unwrap();
+    let mut all = roots(1, 3);
+    search.run(&as_roots(&all, |_| (0, 0))).unwrap();
+    all[1].known.excluded = 0..u32::MAX;
+    let error = search.run(&as_roots(&all, |_| (0, 0))).unwrap_err().to_string();
+    let world = MarketWorld::new(own, GAMMA, show_account, 8);
+    let mut on_processor = Search::new(&world, &settings, 1, u64::MAX).unwrap();
+    let other = on_processor.run(&world, &mut [Plain(&[0.1; 4 * INPUTS], 1.0)], &all);
+    let other = other.and_then(|_| world.model().rows().check_drawn());
+    assert_eq!(error, other.unwrap_err().to_string());
+}
+
+#[test]
+fn what_may_not_be_held_is_given_up_on_a_card() {
+    let Some(context) = card() else { return };
+    let law = Regimes { drift: 0.0, deviation: 1e-3, stay: 0.5, leak: false };
+    let own = law_rows(law, 5000, true);
+    let models = on_card(&context, &[HonestModel { model: &own, unit: 1.0 }]);
+    // Long, and at the next open nobody may hold anything: nothing is sure, and flat is what is left.
+    let mut known = known(1.0, account(1.0), 100.0, (0.0, 1.0));
+    known.bar.flat_next = 1.0;
+    let all = [Root { known, counter: 1 }];
+    let settings = settings(RootRule::Gumbel { considered: 3, scale: 0.0 }, (4, 8, 4, 2));
+    let mut search = HonestSearch::plain(&models, &[0.0; 4 * 9], &settings, DISCOUNT as f32, 1).unwrap();
+    let seen = search.run(&as_roots(&all, |_| (0, 0))).unwrap();
+    assert_eq!((seen.chosen[0], seen.held[0], seen.visits[2]), (1, 2, 0));
+}
+
+#[test]
 fn what_a_wide_net_takes_on_a_card_is_counted() {
     let Some(context) = card() else { return };
     let settings = settings(RootRule::GUMBEL, (4, 8, 4, 2));
