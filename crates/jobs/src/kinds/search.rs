@@ -26,6 +26,7 @@ use learn::expert::{
 use learn::ppo::{Deciders, FoldPolicy};
 use learn::{Config, Learner, Problem, Trained};
 use market::{EpisodeData, Needs, Policy, View};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -392,6 +393,18 @@ impl Kind for SearchKind {
         }
     }
 
+    fn tuned_for(&self, settings: &Settings, net: &compute::Net) -> Value {
+        let SearchRule { scenarios, horizon, .. } = SearchRule::new(settings, 1, parameters(net));
+        let own = &settings.search;
+        json!({
+            "scenarios": scenarios,
+            "codes": own.codes,
+            "horizon": horizon,
+            "rule": own.rule.unwrap_or_default(),
+            "model": format!("{:?}", own.model).to_lowercase(),
+        })
+    }
+
     fn searching<'s>(&self, settings: &'s mut Settings) -> Option<[(&'static str, &'s mut Option<usize>); 4]> {
         let (shared, own) = (&mut settings.ppo, &mut settings.search);
         Some([
@@ -542,5 +555,26 @@ mod tests {
         for net in ["64t-64t", "64,64", "16t | 8", "row:3 + account:dense8 / 8 / policy:3 | value:1", "lstm:3-8 / 3"] {
             assert!(!has_memory(net), "{net}");
         }
+    }
+
+    /// What is tuned is tuned for one search: another market model, horizon, or number of scenarios takes another time.
+    #[test]
+    fn what_was_tuned_for_one_search_is_for_no_other() {
+        let net = |text: &str| format!("row:2 + account:dense8 / {text} / policy:3 + value:1").parse().unwrap();
+        let of = |sets: &[&str], net: &compute::Net| {
+            let mut settings = Settings::default();
+            sets.iter().for_each(|set| settings.set(set).unwrap());
+            SearchKind.tuned_for(&settings, net)
+        };
+        let (small, wide) = (net("64"), net("2048-2048"));
+        let usual = of(&[], &small);
+        let same = ["search.scenarios=64", "search.codes=16", "search.horizon=8", "search.rule=gumbel"];
+        assert_eq!(of(&same, &small), usual, "what auto takes is what auto was tuned for");
+        assert_eq!(of(&["search.simulations=4", "search.roots=7"], &small), usual, "these are tuned");
+        for other in ["scenarios=8", "codes=4", "horizon=3", "rule=puct", "model=learned"] {
+            assert_ne!(of(&[&format!("search.{other}")], &small), usual, "{other}");
+        }
+        assert_ne!(of(&[], &wide), usual);
+        assert_eq!(of(&["search.scenarios=64"], &wide), usual);
     }
 }

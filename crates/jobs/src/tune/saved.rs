@@ -106,7 +106,9 @@ pub(crate) fn is_open(settings: &mut Settings) -> bool {
     let kind = settings.train.learner.kind();
     let together = ["batch", "ppo.n_envs", "ppo.n_steps", "evolve.population", "search.roots", "search.simulations"];
     // What is tuned is tuned for one way of searching.
+    let searches = ["scenarios", "codes", "horizon", "rule"].map(|key| format!("search.{key}"));
     let together = together.into_iter().chain(["evolve.algorithm", "evolve.rank"]);
+    let together = together.chain(searches.iter().map(String::as_str));
     let tried = together.into_iter().any(|key| settings.has_candidates(key));
     let shape = kind.rollout(settings).is_none_or(|r| r.n_envs.is_none() && r.n_steps.is_none());
     let searching = kind.searching(settings).is_none_or(|own| own.into_iter().all(|(_, own)| own.is_none()));
