@@ -48,6 +48,8 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     let [own, whole] = [&lines[1]["total_return"], &record["net"]["total_return"]].map(number);
     assert!((own / whole - 1.0).abs() < 1e-9, "{own} and {whole}");
     assert!(growth(&lines[2], record) > earned && number(&lines[3]["total_return"]) == 0.0, "{record}");
+    let settings = std::fs::read_to_string(place.path().join("run/settings.toml")).expect("settings");
+    assert!(settings.contains("rule = \"gumbel\""), "what auto chose is written out: {settings}");
     let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
     assert!(page.contains("ORACLE (knows what comes"), "the report has the lines");
     takes_time(&run);

@@ -391,6 +391,9 @@ impl Kind for SearchKind {
                 own.get_or_insert(value);
             }
         }
+        if !is_tried(&["search.rule"]) {
+            own.rule.get_or_insert_default();
+        }
     }
 
     fn tuned_for(&self, settings: &Settings, net: &compute::Net) -> Value {
