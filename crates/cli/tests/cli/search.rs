@@ -223,7 +223,7 @@ fn flags_of_a_search_change_the_plan() {
     assert_eq!(apart["iterations"], 8, "{apart}");
     let (refused, exit) = place.json(&["train", "planted", "--learner", "search", "--net", "lstm64", "--dry-run"]);
     assert_eq!((exit, &refused["error"]["remedy"]), (2, &"give layers without memory, as in --net 64t-64t".into()));
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["--continuous"], "short, flat and long"),
         (&["--entropy", "0.2..0.8"], "a search goes by"),
         (&["--population", "8"], "`evolve.`"),
@@ -237,6 +237,7 @@ fn flags_of_a_search_change_the_plan() {
         (&["--split", "kfold"], "walk forward"),
         (&["--try", "ppo.gamma=0.9,0.99"], "one market"),
         (&["--roots", "20000"], "20,000 accounts, and 16,384 roots"),
+        (&["--n-envs", "16", "--try", "search.roots=8,16"], "change no bit where accounts are set"),
     ];
     SEARCH.refuses(&place, &cases);
     others_refuse(&place, &["ppo", "evolve", "mlp"], &["--simulations", "8"], "`search.`");

@@ -216,6 +216,10 @@ fn expert<'a>(
         return Err(usage("a fold has one market, and so one `ppo.gamma`", "set <ppo.gamma> for all configs"));
     }
     all.iter().try_for_each(refuse_idle_accounts)?;
+    if settings.has_candidates("search.roots") && all.iter().any(|own| own.ppo.n_envs.is_some()) {
+        let what = "roots in a batch change no bit where accounts are set, so configs of several would be the same";
+        return Err(usage(what, "try <ppo.n_envs> alone, or leave it out"));
+    }
     if settings.search.baseline && all.len() > 1 {
         let what = "a baseline has the net of the search, and several configs are tried";
         return Err(usage(what, "leave <search.baseline> or <try> out"));
