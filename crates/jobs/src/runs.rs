@@ -5,7 +5,7 @@ mod compare;
 pub use compare::{RunDifference, RunsCompared, runs_compare};
 
 use crate::kinds::{Measured, Metric, all_metrics};
-use crate::train::{Teller, TrainRun, request_of, train};
+use crate::train::{Teller, TrainRun, request_of, resume_baseline, train};
 use crate::{HoldoutRecord, Settings, read_holdout};
 use files::{Error, Kind, Result};
 use learn::checkpoint;
@@ -313,9 +313,13 @@ fn judged(rows: &[Row]) -> Option<Measured> {
     Some(Measured { metric: *metric, value: end.number(metric.name) })
 }
 
-/// Goes on with a run; threads and memory may be others than before, since they change no bit.
+/// Goes on with a run, or with the baseline of one that is finished; threads and memory may be others than before,
+/// since they change no bit.
 pub fn runs_resume(run: &Path, pace: &Settings, tell: Teller<'_>) -> Result<TrainRun> {
     let folder = &find_run(run).map_err(|e| Error { kind: Kind::Usage, ..e })?;
+    if let Some(run) = resume_baseline(folder, pace, tell)? {
+        return Ok(run);
+    }
     let (request, settings) = request_of(folder)?;
     train(&request, &settings.with_pace(pace), tell)
 }

@@ -60,7 +60,7 @@ impl Policies {
         [&["train", data, "--learner", self.learner, "--device", "cpu"], more].concat()
     }
 
-    fn small<'a>(&self, data: &'a str, out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    pub(crate) fn small<'a>(&self, data: &'a str, out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
         let row = ["--features", "p = col(plant), log_return(1), volatility(20)", "--out", out];
         self.args(data, &[&row[..], self.small, more].concat())
     }

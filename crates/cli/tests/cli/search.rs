@@ -48,8 +48,6 @@ fn searchers_are_judged_beside_four_lines_and_kept_like_any_model() {
     let [own, whole] = [&lines[1]["total_return"], &record["net"]["total_return"]].map(number);
     assert!((own / whole - 1.0).abs() < 1e-9, "{own} and {whole}");
     assert!(growth(&lines[2], record) > earned && number(&lines[3]["total_return"]) == 0.0, "{record}");
-    let settings = std::fs::read_to_string(place.path().join("run/settings.toml")).expect("settings");
-    assert!(settings.contains("rule = \"gumbel\""), "what auto chose is written out: {settings}");
     let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
     assert!(page.contains("ORACLE (knows what comes"), "the report has the lines");
     takes_time(&run);
@@ -149,6 +147,8 @@ fn a_baseline_is_trained_for_as_long_as_a_search() {
     assert_eq!(own, its);
     let (trials, exit) = place.json(&["trials"]);
     assert!(exit == 0 && trials.to_string().contains("run-ppo"), "{trials}");
+    let settings = std::fs::read_to_string(place.path().join("run/settings.toml")).expect("settings");
+    assert!(settings.contains("rule = \"gumbel\""), "what auto chose is written out: {settings}");
     let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
     assert!(page.contains("PPO, trained as long"), "the report has the fifth line");
     let notes = run["notes"].to_string();
@@ -164,6 +164,41 @@ fn a_baseline_is_trained_for_as_long_as_a_search() {
     let shown = super::text(&place.run(&["train", "planted", "--learner", "search", "--baseline", "--dry-run"]).stdout);
     assert!(shown.contains("then PPO with the same net") && shown.contains("iterations and PPO"), "{shown}");
     others_refuse(&place, &["ppo"], &["--baseline"], "`search.`");
+}
+
+/// A baseline that is stopped ends as stopped, and goes on with the run that it stands beside.
+#[test]
+#[cfg(unix)]
+fn a_baseline_that_is_stopped_goes_on() {
+    use std::process::{Command, Stdio};
+    let place = Place::new();
+    market(&place, "planted", "1", "3000", "0.8");
+    let small = ["--set", "search.latency=0", "--baseline", "--json"];
+    let train = SEARCH.small("planted", "run", &small);
+    let mut child = place.command(&train).stdout(Stdio::piped()).spawn().expect("it starts");
+    let log = place.path().join("run-ppo/log.jsonl");
+    let trains = || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("\"phase\""));
+    super::wait_for("the baseline", &mut child, trains);
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+    let output = child.wait_with_output().expect("it ends");
+    let stopped: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &stopped["interrupted"]), (Some(130), &true.into()), "{stopped}");
+    assert_eq!((&stopped["folder"], &stopped["baseline"]), (&"run".into(), &Value::Null), "{stopped}");
+    let (resumed, exit) = place.json(&["runs", "resume", "run"]);
+    assert_eq!((exit, &resumed["folder"]), (0, &"run".into()), "{resumed}");
+    let read = |file: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(place.path().join(file)).expect(file)).expect("JSON")
+    };
+    let (run, other) = (read("run/result.json"), read("run-ppo/result.json"));
+    assert_eq!((&run["baseline"], &run["members"]), (&resumed["baseline"], &stopped["members"]), "{run}");
+    assert_eq!(run["baseline"]["line"]["total_return"], other["backtest"]["net"]["total_return"], "{run}");
+    assert!(run["notes"].to_string().contains("the search was trained for"), "{run}");
+    let page = std::fs::read_to_string(place.path().join("run/report.html")).expect("a page");
+    assert!(page.contains("PPO, trained as long"), "the report has the fifth line");
+    // Then all of it is done.
+    let (refused, exit) = place.json(&["runs", "resume", "run"]);
+    assert!(exit != 0 && refused.to_string().contains("is finished"), "{refused}");
 }
 
 /// With the learned model wanted, every fold searches in one, the planted market is captured, and the model is kept.

@@ -6,14 +6,14 @@
 //! thing there (accounts, steps, minibatch, rate, precision). How many steps fit into the seconds is timed, as
 //! `--budget` does it, so it differs from machine to machine and is no part of what a seed repeats. Patience does not
 //! end it. A budget is for both, half of it for the search. Of a run that went on, the seconds of all its sessions
-//! count, as its log has them.
+//! count, as its log has them. A baseline that is stopped goes on with the run that it stands beside.
 
-use super::{Train, TrainEvent, TrainRun, train_alone};
+use super::{Train, TrainEvent, TrainRun, read_result, stored_request, train_alone};
 use crate::{SearchSettings, Settings};
 use files::time::{Order, parse};
 use files::{Error, Kind, Result, format_fixed, format_seconds};
 use judge::backtest::{Backtest, Line};
-use report::{Row, log_path, read_log};
+use report::{Row, Run, RunState, log_path, read_log};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -102,6 +102,9 @@ pub(super) fn train_baseline(
     };
     let mut own = ppo_settings(settings, run)?;
     let folder = format!("{}-ppo", run.folder.as_deref().unwrap_or("search"));
+    if request.resume && Path::new(&folder).join("run.json").exists() {
+        return resume(Path::new(&folder), settings, search_seconds, tell);
+    }
     let mut request = Train {
         out: Some(PathBuf::from(folder)),
         dry_run: true,
@@ -124,7 +127,7 @@ pub(super) fn train_baseline(
     request.dry_run = false;
     let trained = train_alone(&request, &own, tell)?;
     let Some(backtest) = trained.backtest.as_ref().filter(|_| !trained.interrupted) else {
-        return Err(Error::new(Kind::Interrupted, "it was stopped before it was judged"));
+        return Err(stopped());
     };
     Ok(Baseline {
         folder: trained.folder.clone().unwrap_or_default(),
@@ -133,6 +136,34 @@ pub(super) fn train_baseline(
         timesteps: timesteps as u64,
         line: line(backtest),
     })
+}
+
+/// Goes on with a baseline that was stopped; one that is finished is only read.
+fn resume(
+    folder: &Path,
+    pace: &Settings,
+    search_seconds: f64,
+    tell: &mut (dyn FnMut(TrainEvent<'_>) + Send),
+) -> Result<Baseline> {
+    let state = Run::read(folder)?;
+    let (request, settings) = stored_request(folder, &state)?;
+    let timesteps = settings.ppo.timesteps.unwrap_or_default() as u64;
+    if state.state != RunState::Finished && train_alone(&request, &settings.with_pace(pace), tell)?.interrupted {
+        return Err(stopped());
+    }
+    let backtest: Backtest = serde_json::from_value(read_result(folder)?["backtest"].take())
+        .map_err(|e| Error::new(Kind::State, format!("it holds no backtest: {e}")).at(&folder.join("result.json")))?;
+    Ok(Baseline {
+        folder: folder.display().to_string(),
+        search_seconds,
+        seconds: seconds_of_sessions(&read_log(&log_path(folder))?),
+        timesteps,
+        line: line(&backtest),
+    })
+}
+
+fn stopped() -> Error {
+    Error::new(Kind::Interrupted, "it was stopped before it was judged")
 }
 
 /// The settings of PPO on what the search was trained on.

@@ -511,6 +511,13 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     replace_bytes(path, &json_text(value).map_err(|e| e.at(path))?)
 }
 
+/// What a finished run said at the end.
+pub(crate) fn read_result(folder: &Path) -> Result<Value> {
+    let path = folder.join("result.json");
+    let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "reading the result of a run", &e))?;
+    serde_json::from_slice(&bytes).map_err(|e| Error::new(Kind::State, format!("it is no JSON: {e}")).at(&path))
+}
+
 /// A value as readable JSON.
 pub(crate) fn json_text(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(value)

@@ -25,7 +25,7 @@ mod trial;
 pub use baseline::Baseline;
 pub(crate) use experiment::{Experiment, memory_budget, open, split};
 pub(crate) use folder::{
-    json_text, member_file, request_of, run_data, started_trials, stored_request, symbol_names, write_json,
+    json_text, member_file, read_result, request_of, run_data, started_trials, stored_request, symbol_names, write_json,
 };
 pub(crate) use holdout::Holdings;
 pub use phases::Phase;
@@ -50,7 +50,9 @@ use fit::{Timed, fit};
 use folder::Folder;
 use learn::Trained;
 use phases::Phases;
-use std::path::PathBuf;
+use report::{Run, RunState};
+use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What to train on, and where it goes; how is in the settings.
@@ -94,19 +96,59 @@ pub fn train(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result<T
     if !settings.search.baseline || settings.refit.is_some() {
         return Ok(run);
     }
-    match train_baseline(request, settings, &run, tell) {
+    add_baseline(request, settings, &folder, &mut run, tell)?;
+    Ok(run)
+}
+
+/// Goes on with the baseline of a run that is itself finished; none where it has one, or wants none.
+pub(crate) fn resume_baseline(folder: &Path, pace: &Settings, tell: Teller<'_>) -> Result<Option<TrainRun>> {
+    let state = Run::read(folder)?;
+    if state.state != RunState::Finished {
+        return Ok(None);
+    }
+    let (request, settings) = stored_request(folder, &state)?;
+    let is_there = read_result(folder)?.get("baseline").is_some_and(|own| !own.is_null());
+    if !settings.search.baseline || settings.refit.is_some() || is_there {
+        return Ok(None);
+    }
+    let settings = settings.with_pace(pace);
+    let planned = Train { dry_run: true, ..request.clone() };
+    let mut run = train_alone(&planned, &settings, &mut |_| {})?;
+    run.folder = Some(folder.display().to_string());
+    add_baseline(&request, &settings, folder, &mut run, tell)?;
+    Ok(Some(run))
+}
+
+/// Trains the baseline of a run that is saved, and writes it into its result. One that is stopped goes on with the run.
+fn add_baseline(
+    request: &Train,
+    settings: &Settings,
+    folder: &Path,
+    run: &mut TrainRun,
+    tell: Teller<'_>,
+) -> Result<()> {
+    let mut result = read_result(folder)?;
+    match train_baseline(request, settings, run, tell) {
         Ok(baseline) => {
             run.notes.push(baseline.note());
+            result["baseline"] = json!(baseline);
             run.baseline = Some(baseline);
+        }
+        Err(why) if why.kind == Kind::Interrupted => {
+            run.interrupted = true;
+            return Ok(());
         }
         // The run itself is saved.
         Err(why) => run.notes.push(format!("the baseline was not trained: {why}")),
     }
-    write_json(&folder.join("result.json"), &run)?;
-    if let Err(why) = crate::report_run(&folder) {
+    if let (Some(notes), Some(note)) = (result["notes"].as_array_mut(), run.notes.last()) {
+        notes.push(json!(note));
+    }
+    write_json(&folder.join("result.json"), &result)?;
+    if let Err(why) = crate::report_run(folder) {
         run.notes.push(format!("the report was not written again: {why}"));
     }
-    Ok(run)
+    Ok(())
 }
 
 /// The same without a baseline.
