@@ -7,6 +7,7 @@
 //! timed beside them, in bf16 too: the share of its rate that whole generations reach. How busy a card is, its own
 //! library says, looked up five times a second while generations run.
 
+use super::accounts_alone;
 use super::beside::Beside;
 use super::cores::Cores;
 use super::ppo::market;
@@ -121,6 +122,11 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let card_busy = sampler.and_then(|sampler| card_busy_share(&sampler));
     times.sort_by(f64::total_cmp);
     let (median, p99) = (times[count / 2], times[(count * 99 / 100).min(count - 1)]);
+    let accounts = hypers.population * hypers.n_envs;
+    let account_s = match &at.device {
+        Opened::Cuda(context) => accounts_alone::on_card(context, &data, accounts as usize, hypers.n_steps as usize)?,
+        Opened::Cpu { .. } => accounts_alone::on_threads(accounts, hypers.n_steps, &data, &folds[0], threads),
+    };
     let weights: usize = [features + OBSERVED]
         .into_iter()
         .chain(layers.split('-').filter_map(|l| l.trim_end_matches('t').parse().ok()))
@@ -157,6 +163,8 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "kernels": kernels,
         "seconds_per_generation": median,
         "seconds_per_generation_p99": p99,
+        "account_seconds": account_s,
+        "account_share": account_s / median,
         "busy_share_of_each_thread": busy,
         "card_busy_share": card_busy,
         "beside": work,

@@ -8,6 +8,7 @@
 #![expect(clippy::print_stderr, reason = "and its error is one line on standard error")]
 
 mod account_steps;
+mod accounts_alone;
 mod backtest;
 mod beside;
 mod copy;

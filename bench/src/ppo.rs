@@ -2,9 +2,10 @@
 //!
 //! 62 table features and what an account is shown of itself, three actions, 5 bp on every change of position, 200,000
 //! bars. An update is a rollout, its advantages, and its epochs of minibatches; updates are timed one by one after a
-//! warm-up, and the median counts. On a processor the accounts are then stepped alone on as many threads: their share
-//! of an update. `ppo-products` times the matrix products of such an update on a card and nothing else.
+//! warm-up, and the median counts. The accounts are then stepped without a net (`accounts_alone.rs`): their share of an
+//! update. `ppo-products` times the matrix products of such an update on a card and nothing else.
 
+use super::accounts_alone;
 use account::{Bar, Params};
 use compute::cuda::{Array, Graph, Stream};
 use compute::nets::{MemberSetup, Nets, OnCard, Setup};
@@ -13,7 +14,7 @@ use compute::{Budget, Choice, Net, Opened};
 use features::{Fold, FoldKind, FoldSpans, Samples, Span};
 use learn::ppo::{Actions, Clip, EntropyBand, Hypers, Ppo, Reward, Spec};
 use learn::{Config, DeviceBudget, Input, Learner, MemberKey, Problem};
-use market::{Environment, EpisodeData, PriceTable, RowTime};
+use market::{EpisodeData, PriceTable, RowTime};
 use random::{SplitMix, normal};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -101,7 +102,6 @@ fn read(words: &[&str], threads: usize) -> Result<(Load, Choice, usize, &'static
 pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let (load, device, threads, activation) = read(words, threads)?;
     let (device, device_name) = Opened::new(device, threads).map_err(text)?;
-    let on_cpu = matches!(device, Opened::Cpu { .. });
     let at = DeviceBudget { device, budget: Budget::default() };
 
     let started = Instant::now();
@@ -142,7 +142,11 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     times.sort_by(f64::total_cmp);
     let per_update = times[updates / 2];
     let rows = f64::from(load.envs) * f64::from(load.steps) * f64::from(load.members);
-    let account_s = if on_cpu { Some(accounts_alone(&load, &data, &folds[0], threads)) } else { None };
+    let accounts = load.envs * load.members;
+    let account_s = match &at.device {
+        Opened::Cuda(context) => accounts_alone::on_card(context, &data, accounts as usize, load.steps as usize)?,
+        Opened::Cpu { .. } => accounts_alone::on_threads(accounts, load.steps, &data, &folds[0], threads),
+    };
     Ok(json!({
         "program": "fullbore",
         "features": load.features,
@@ -162,7 +166,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
         "seconds_per_update": per_update,
         "updates": updates,
         "account_seconds": account_s,
-        "account_share": account_s.map(|s| s / per_update),
+        "account_share": account_s / per_update,
         "first_update_s": first_s,
         "market_s": market_s,
         "device_bytes": training.memory() + tables.bytes(),
@@ -259,7 +263,7 @@ fn timed(stream: &Stream, nets: &mut Nets, rows: usize, members: usize, back: bo
 /// Passes of a graph, and launches of it that are timed together.
 const REPEATED: usize = 16;
 
-fn stream_array<T: compute::cuda::Plain>(stream: &Stream, values: Vec<T>) -> Result<Array<T>, String> {
+pub(crate) fn stream_array<T: compute::cuda::Plain>(stream: &Stream, values: Vec<T>) -> Result<Array<T>, String> {
     let bytes = (std::mem::size_of_val(&values[..]) + 512) as u64;
     let array = stream.context().slab(bytes).map_err(text)?.array(values.len()).map_err(text)?;
     array.put(stream, &values).map_err(text)?;
@@ -377,41 +381,6 @@ pub(crate) fn hypers(n_envs: u32, n_steps: u32, n_epochs: u32, episode: u32) -> 
         actions: Actions::Discrete,
         reward: Reward::Growth,
     }
-}
-
-/// Seconds in which the accounts of an update take their steps without a net, in blocks on threads as the learner holds
-/// them: the least of three.
-fn accounts_alone(load: &Load, data: &Arc<EpisodeData>, fold: &Fold, threads: usize) -> f64 {
-    const BLOCK: u32 = 64;
-    let stretch = fold.train[0]..fold.train[fold.train.len() - 1] + 1;
-    let all = load.envs * load.members;
-    let world = |first| {
-        let numbers = first..all.min(first + BLOCK);
-        Environment::new(data, std::slice::from_ref(&stretch), numbers, EPISODE, 1)
-    };
-    let mut worlds: Vec<Environment> = (0..all).step_by(BLOCK as usize).map(world).collect();
-    let mut random = SplitMix::new(1);
-    let targets: Vec<f64> = (0..64 * BLOCK).map(|_| [-1.0, 0.0, 1.0][random.below(3)]).collect();
-    let each = worlds.len().div_ceil(threads.max(1)).max(1);
-    let mut best = f64::INFINITY;
-    for _ in 0..3 {
-        let clock = Instant::now();
-        std::thread::scope(|scope| {
-            for worlds in worlds.chunks_mut(each) {
-                scope.spawn(|| {
-                    for world in worlds {
-                        let n = world.view().rows.len();
-                        for step in 0..load.steps {
-                            let at = (step % 64 * BLOCK) as usize;
-                            world.step(&targets[at..at + n]);
-                        }
-                    }
-                });
-            }
-        });
-        best = best.min(clock.elapsed().as_secs_f64());
-    }
-    best
 }
 
 fn whole(text: &str) -> Result<usize, String> {
