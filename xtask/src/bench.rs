@@ -13,6 +13,7 @@ mod features;
 mod gpu;
 mod nets;
 mod ppo;
+mod runs;
 mod search;
 
 use crate::process::{Measured, build, command, last_json, measure, output};
@@ -48,61 +49,68 @@ pub fn run(only: Option<&str>) -> Result<()> {
 
 /// Nets on the GPU; apart from [`run`], because most machines have none.
 pub fn gpu(flags: &[&str]) -> Result<()> {
-    write("gpu", gpu::run(&nets::BenchFlags::read(flags)?)?)
+    write("gpu", flags, gpu::run)
 }
 
 /// Nets on the CPU; apart from [`run`], because PyTorch is large.
 pub fn cpu_net(flags: &[&str]) -> Result<()> {
-    write("cpu-net", cpu_net::run(&nets::BenchFlags::read(flags)?)?)
+    write("cpu-net", flags, cpu_net::run)
 }
 
 /// Accounts through bars; apart from [`run`], because vectorbt brings much along.
 pub fn backtest() -> Result<()> {
-    write("backtest", backtest::run()?)
+    write("backtest", &[], |_| backtest::run())
 }
 
 /// Whole epochs of the two-timeframe classifier; apart from [`run`], because PyTorch is large.
 pub fn classify(flags: &[&str]) -> Result<()> {
-    write("classify", classify::run(&nets::BenchFlags::read(flags)?, true)?)
+    write("classify", flags, |flags| classify::run(flags, true))
 }
 
 /// The same on the CPU.
 pub fn cpu_classify(flags: &[&str]) -> Result<()> {
-    write("cpu-classify", classify::run(&nets::BenchFlags::read(flags)?, false)?)
+    write("cpu-classify", flags, |flags| classify::run(flags, false))
 }
 
 /// Whole updates of policies on the GPU; apart from [`run`], because the peers are large.
 pub fn ppo(flags: &[&str]) -> Result<()> {
-    write("ppo", ppo::run(&nets::BenchFlags::read(flags)?, true)?)
+    write("ppo", flags, |flags| ppo::run(flags, true))
 }
 
 /// The same on the CPU.
 pub fn cpu_ppo(flags: &[&str]) -> Result<()> {
-    write("cpu-ppo", ppo::run(&nets::BenchFlags::read(flags)?, false)?)
+    write("cpu-ppo", flags, |flags| ppo::run(flags, false))
 }
 
 /// Searches on the CPU; apart from [`run`], because JAX is large.
 pub fn cpu_search(flags: &[&str]) -> Result<()> {
-    write("cpu-search", search::run(&nets::BenchFlags::read(flags)?, false)?)
+    write("cpu-search", flags, |flags| search::run(flags, false))
 }
 
 /// The same on the GPU.
 pub fn search(flags: &[&str]) -> Result<()> {
-    write("search", search::run(&nets::BenchFlags::read(flags)?, true)?)
+    write("search", flags, |flags| search::run(flags, true))
 }
 
 /// Whole generations of evolved policies on the GPU, beside JAX.
 pub fn evolve(flags: &[&str]) -> Result<()> {
-    write("evolve", evolve::run_on_card(&nets::BenchFlags::read(flags)?)?)
+    write("evolve", flags, evolve::run_on_card)
 }
 
 /// The same on the CPU, beside evosax too.
 pub fn cpu_evolve(flags: &[&str]) -> Result<()> {
-    write("cpu-evolve", evolve::run(&nets::BenchFlags::read(flags)?)?)
+    write("cpu-evolve", flags, evolve::run)
 }
 
-fn write(name: &str, section: String) -> Result<()> {
+/// Measures, shows the section and, where it is whole, writes it.
+fn write(name: &str, flags: &[&str], measured: impl Fn(&nets::BenchFlags) -> Result<String>) -> Result<()> {
+    let flags = nets::BenchFlags::read(flags)?;
+    let section = measured(&flags)?;
     println!("\n{section}");
+    if flags.is_part() {
+        println!("bench/RESULTS.md is as it was: these are some of the cases");
+        return Ok(());
+    }
     replace(name, &section)?;
     println!("bench/RESULTS.md is written");
     Ok(())
@@ -321,7 +329,8 @@ fn median_of(runs: &[Measured], of: impl Fn(&Measured) -> f64) -> f64 {
 
 fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let half = values.len() / 2;
+    if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }
 }
 
 /// Puts a section between its marks.
@@ -357,6 +366,24 @@ fn wrapped(text: &str) -> String {
         out.push(row);
     }
     out.join("\n")
+}
+
+/// Checks that every row of every table has as many cells as its heading.
+#[cfg(test)]
+fn check_columns(section: &str) {
+    let mut heading = None;
+    let mut tables = 0;
+    for line in section.lines() {
+        let cells = line.starts_with('|').then(|| line.matches('|').count());
+        if heading.is_none() && cells.is_some() {
+            tables += 1;
+        }
+        match (heading, cells) {
+            (Some(columns), Some(cells)) => assert_eq!(columns, cells, "{line}\n{section}"),
+            _ => heading = cells,
+        }
+    }
+    assert!(tables > 0, "{section}");
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! repeats the best one. Work is counted here, the same for both sides: the products that are needed, two operations
 //! for a multiply and add.
 
-use crate::process::{command, last_json, measure};
-use crate::{ROOT, Result, root, today};
+use crate::process::{build, command, last_json, measure};
+use crate::{ROOT, Result, cache, root, today};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,16 @@ pub(super) struct BenchFlags {
     pub(super) ours: Option<PathBuf>,
     pub(super) python: Option<PathBuf>,
     pub(super) only: Option<String>,
+    /// Numbers of cases, from 1.
+    pub(super) cases: Option<Vec<usize>>,
     pub(super) quick: bool,
+    pub(super) rounds: Option<usize>,
+    /// How long each process times what it does.
+    pub(super) seconds: Option<f64>,
+    /// Threads of ours on a processor, each with rows of its own.
+    pub(super) threads: Option<Vec<usize>>,
+    /// Where what was measured is kept, and not measured again.
+    pub(super) keep: Option<PathBuf>,
 }
 
 impl BenchFlags {
@@ -25,6 +34,11 @@ impl BenchFlags {
         let mut flags = BenchFlags::default();
         // Both programs are started from the root of the working tree, so a path relative to here would be lost.
         let path = |p: &str| std::path::absolute(p).map_err(|e| format!("{p}: {e}."));
+        let whole = |text: &str| match text.trim().parse::<usize>() {
+            Ok(n) if n > 0 => Ok(n),
+            _ => Err(format!("`{text}` is not a whole number from 1.")),
+        };
+        let list = |text: &str| text.split(',').map(whole).collect::<Result<Vec<usize>>>();
         loop {
             typed = match typed {
                 [] => return Ok(flags),
@@ -32,37 +46,83 @@ impl BenchFlags {
                     flags.quick = true;
                     rest
                 }
-                ["--ours", value, rest @ ..] => {
-                    flags.ours = Some(path(value)?);
+                [name, value, rest @ ..] => {
+                    match *name {
+                        "--ours" => flags.ours = Some(path(value)?),
+                        // A bare name is looked up on the PATH.
+                        "--python" if !value.contains('/') => flags.python = Some(PathBuf::from(value)),
+                        "--python" => flags.python = Some(path(value)?),
+                        "--only" => flags.only = Some(value.to_string()),
+                        "--case" => flags.cases = Some(list(value)?),
+                        "--rounds" => flags.rounds = Some(whole(value)?),
+                        "--threads" => flags.threads = Some(list(value)?),
+                        "--keep" => flags.keep = Some(path(value)?),
+                        "--seconds" => match value.parse::<f64>() {
+                            Ok(seconds) if seconds.is_finite() && seconds >= 0.0 => flags.seconds = Some(seconds),
+                            _ => return Err(format!("`{value}` is not a number of seconds.")),
+                        },
+                        "--root" => drop(ROOT.set(path(value)?)),
+                        other => return Err(unknown(other)),
+                    }
                     rest
                 }
-                // A bare name is looked up on the PATH.
-                ["--python", value, rest @ ..] => {
-                    flags.python = Some(if value.contains('/') { path(value)? } else { PathBuf::from(value) });
-                    rest
-                }
-                ["--only", value, rest @ ..] => {
-                    flags.only = Some(value.to_string());
-                    rest
-                }
-                ["--root", value, rest @ ..] => {
-                    let _ = ROOT.set(path(value)?);
-                    rest
-                }
-                [other, ..] => {
-                    return Err(format!(
-                        "`{other}` is not understood here; there are --ours PATH, --python PATH, --root PATH, --only TEXT and --quick."
-                    ));
-                }
+                [other] => return Err(unknown(other)),
             }
         }
     }
+}
+
+fn unknown(word: &str) -> String {
+    format!(
+        "`{word}` is not understood here, or wants a value; there are --ours PATH, --python PATH, --root PATH, --only TEXT, \
+         --case N,N, --rounds N, --seconds S, --threads N,N, --keep FILE and --quick."
+    )
 }
 
 impl BenchFlags {
     /// Whether a case of that name is to be run.
     pub(super) fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+
+    /// Whether case `i`, from 0, of that name is to be run.
+    pub(super) fn wants_case(&self, i: usize, name: &str) -> bool {
+        self.wants(name) && self.cases.as_ref().is_none_or(|cases| cases.contains(&(i + 1)))
+    }
+
+    /// Whether only some cases are run: what comes out is no whole section.
+    pub(super) fn is_part(&self) -> bool {
+        self.only.is_some() || self.cases.is_some()
+    }
+
+    /// That no case is as these flags want it.
+    pub(super) fn no_case(&self) -> String {
+        match &self.only {
+            Some(only) => format!("no case has `{only}` in its name."),
+            None => "there is no case of that number.".into(),
+        }
+    }
+
+    /// Rounds: those that were asked for, one where it has to be quick, else the usual number.
+    pub(super) fn rounds(&self, usual: usize) -> usize {
+        self.rounds.unwrap_or(if self.quick { 1 } else { usual })
+    }
+
+    /// Ours, built where no program is named.
+    pub(super) fn ours(&self) -> Result<PathBuf> {
+        match &self.ours {
+            Some(path) => Ok(path.clone()),
+            None => build("fullbore-bench", "fullbore-bench", true),
+        }
+    }
+
+    /// The peers' Python: what was named, what a machine with a card has, else an environment of the peers' own.
+    pub(super) fn python(&self, peers: &str, cuda: bool) -> Result<PathBuf> {
+        match &self.python {
+            Some(path) => Ok(path.clone()),
+            None if cuda => Ok("python3".into()),
+            None => cache::python_of(peers, &root().join(format!("bench/peers/{peers}.lock"))),
+        }
     }
 
     /// What the section says of PyTorch's variants.
@@ -140,10 +200,10 @@ pub(super) struct Sides<'a> {
 
 /// Runs the cases and gives the table. A case that fails ends it: half a table would be read as a whole one.
 pub(super) fn table(flags: &BenchFlags, sides: &Sides<'_>, cases: &[Case]) -> Result<String> {
-    let wanted = |c: &&Case| flags.wants(&c.name());
-    let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
+    let wanted = |(i, case): &(usize, &Case)| flags.wants_case(*i, &case.name());
+    let cases: Vec<&Case> = cases.iter().enumerate().filter(wanted).map(|(_, case)| case).collect();
     if cases.is_empty() {
-        return Err(format!("no case has `{}` in its name.", flags.only.as_deref().unwrap_or_default()));
+        return Err(flags.no_case());
     }
     println!("matrix products alone");
     let limits = limits(sides, &cases)?;
@@ -312,6 +372,11 @@ mod tests {
         assert!(BenchFlags::read(&["--ours", "bench"]).unwrap().ours.unwrap().is_absolute());
         assert!(BenchFlags::read(&["--our"]).unwrap_err().starts_with("`--our` is not understood"));
         assert!(BenchFlags::read(&["--only"]).is_err());
+        let flags =
+            BenchFlags::read(&["--case", "1,3", "--rounds", "2", "--seconds", "0.5", "--threads", "8"]).unwrap();
+        assert!(flags.wants_case(2, "a") && !flags.wants_case(1, "a") && flags.is_part());
+        assert_eq!((flags.rounds(5), flags.seconds, flags.threads), (2, Some(0.5), Some(vec![8])));
+        assert!(BenchFlags::read(&["--case", "0"]).is_err() && BenchFlags::read(&["--seconds", "x"]).is_err());
     }
 
     #[test]
