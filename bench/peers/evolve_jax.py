@@ -1,12 +1,13 @@
 """OpenAI-ES in JAX, whole generations in one compiled function: ask, roll out, tell.
 
 Usage: evolve_jax.py [--variant evosax|plain] [--population N] [--envs N] [--steps N] [--net 64,64] [--device cpu|cuda]
-[--precision f32|bf16] [--seconds S]
+[--precision f32|tf32|bf16] [--seconds S]
 
 Prints one JSON object. `evosax` asks and tells evosax's Open_ES with Adam; `plain` is the same search written out,
 without a copy of the population as a tree. The environment is smaller than ours: 16 features, position and equity are
 observed, short, flat or long is chosen, 5 bp are paid on every change of position, 200,000 bars. All individuals trade
-the same spans. In bf16 weights, inputs and activations are bf16; sums, biases and outputs are f32.
+the same spans. In bf16 weights, inputs and activations are bf16; sums, biases and outputs are f32. With tf32 a card's
+products of f32 are in tf32, which is what JAX does there on its own.
 """
 
 import argparse
@@ -24,7 +25,7 @@ p.add_argument("--envs", type=int, default=4)
 p.add_argument("--steps", type=int, default=256)
 p.add_argument("--net", default="64,64")
 p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-p.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+p.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32")
 p.add_argument("--threads", type=int, default=2, help="told for the record; JAX takes all cores")
 p.add_argument("--seconds", type=float, default=5.0)
 TOLD = p.parse_args()
@@ -35,6 +36,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+if TOLD.precision == "tf32":
+    jax.config.update("jax_default_matmul_precision", "tensorfloat32")
 BARS, FEATURES, COST, SIGMA, RATE = 200_000, 16, 5e-4, 0.02, 0.01
 SIZES = [FEATURES + 2, *[int(n) for n in TOLD.net.split(",")], 3]
 P, E, H = TOLD.population, TOLD.envs, TOLD.steps
