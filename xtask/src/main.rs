@@ -39,19 +39,22 @@ Checks and chores of Fullbore.
   cargo xtask oracles [PART]              only the Python oracles; with PART the cases that have it in their name
   cargo xtask oracles --peers             the account beside vectorbt and backtesting.py; installs 1 GB the first time
   cargo xtask bench [NAME]                figures into bench/RESULTS.md; NAME is csv, convert, synth or features
-  cargo xtask bench gpu [--ours PATH] [--python PATH] [--root PATH] [--only TEXT] [--quick]
+  cargo xtask bench gpu [--ours PATH] [--python PATH] [--root PATH] [--only TEXT] [--case N,N] [--quick]
                                           nets on the GPU beside PyTorch; --ours is a built fullbore-bench, --python has torch, --root is the
-                                          working tree, --only the cases with TEXT in their name, --quick leaves out torch.compile
+                                          working tree, --only the cases with TEXT in their name, --case those of these numbers (from 1), --quick
+                                          leaves out torch.compile; a section of some cases is shown, not written
   cargo xtask bench backtest              accounts through bars beside vectorbt
   cargo xtask bench cpu-net [the same]    nets on the CPU beside PyTorch
   cargo xtask bench classify [the same]   whole epochs of the two-timeframe classifier beside PyTorch, on the GPU; --ours is a built fullbore,
                                           --quick leaves out the curves of five seeds; cpu-classify is the same on the CPU
-  cargo xtask bench ppo [the same]        whole updates of policies beside JAX and PyTorch, on the GPU; --ours is a built fullbore-bench, --quick is
-                                          one round without torch.compile and command buffers; cpu-ppo is the same on the CPU, beside
-                                          Stable-Baselines3 too
-  cargo xtask bench search [the same]     searches on the GPU beside mctx; --quick is one round; cpu-search is the same on the CPU
+  cargo xtask bench ppo [the same] [--rounds N] [--seconds S] [--keep FILE]
+                                          whole updates of policies beside JAX and PyTorch, on the GPU; --ours is a built fullbore-bench, --quick is
+                                          one round without torch.compile and command buffers, --seconds is how long a process is timed, and what is
+                                          in FILE is not measured again; cpu-ppo is the same on the CPU, beside Stable-Baselines3 too
+  cargo xtask bench search [the same]     searches on the GPU beside mctx, and honest ones; --quick is one round; cpu-search is the same on the CPU
   cargo xtask bench evolve [the same]     whole generations of evolved policies on the GPU beside JAX, and individuals of low rank beside the
-                                          plain pass of their net; cpu-evolve is the same on the CPU, beside evosax too
+                                          plain pass of their net; cpu-evolve [--threads N,N] is the same on the CPU, beside evosax too, and
+                                          beside other work
   cargo xtask soak fuzz [--minutes N] [--target T] [--sanitizer address|none]
                                           N minutes (default 10) on each fuzz target; outcome into bench/SOAK.md
   cargo xtask soak kill [--rounds N]      SIGKILL at N random instants (default 200) of `fullbore data add`; outcome into bench/SOAK.md
