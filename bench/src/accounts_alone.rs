@@ -72,7 +72,12 @@ pub(crate) fn on_threads(accounts: u32, steps: u32, data: &Arc<EpisodeData>, fol
 }
 
 /// Seconds in which so many accounts take so many steps on a card: the least of four.
-pub(crate) fn on_card(context: &Arc<Context>, data: &EpisodeData, accounts: usize, steps: usize) -> Result<f64, String> {
+pub(crate) fn on_card(
+    context: &Arc<Context>,
+    data: &EpisodeData,
+    accounts: usize,
+    steps: usize,
+) -> Result<f64, String> {
     let (n, together) = (accounts.min(AT_ONCE), steps.min(TOGETHER));
     let bars = &data.table().bars;
     let mut random = SplitMix::new(1);
