@@ -1,14 +1,16 @@
 //! Accounts without nets: the seconds of their steps alone, and so the share that they have of an update or generation.
 //!
-//! On a processor they are stepped in blocks on threads, as a learner of policies holds them. On a card they are walked
-//! by `walk_lean` of the account's twin, a thread each, with bars of their own and the digest that the twin makes of
-//! every step: both are more than a learner does, so what is said there is an upper limit.
+//! On a processor they are stepped in blocks on threads, as a learner of policies holds them, or in lanes, as one that
+//! evolves them does: looked at, shown to themselves, and stepped, with the same few spans for all. On a card they are
+//! walked by `walk_lean` of the account's twin, a thread each, with bars of their own and the digest that the twin makes
+//! of every step: both are more than a learner does, so what is said there is an upper limit.
 
-use account::{Account, Action, Bar};
+use account::{Account, Accounts, Action, Bar};
 use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Stream};
 use features::Fold;
-use market::{Environment, EpisodeData};
+use market::{Environment, EpisodeData, observe_lanes};
 use random::SplitMix;
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -64,6 +66,49 @@ pub(crate) fn on_threads(accounts: u32, steps: u32, data: &Arc<EpisodeData>, fol
                         }
                     }
                 });
+            }
+        });
+        best = best.min(clock.elapsed().as_secs_f64());
+    }
+    best
+}
+
+/// Seconds in which so many accounts take so many steps in lanes, some at a time, on threads: the least of three.
+pub(crate) fn in_lanes(accounts: usize, steps: usize, data: &EpisodeData, threads: usize) -> f64 {
+    const SOME: usize = 32;
+    let table = data.table();
+    let mut random = SplitMix::new(1);
+    let targets: Vec<f64> = (0..64 * SOME).map(|_| side(&mut random)).collect();
+    let log_held: Vec<f32> = (0..=steps).map(|bars| account::ln_1p(bars as f64) as f32).collect();
+    let mut groups: Vec<(Accounts, Vec<u32>)> = (0..accounts.div_ceil(SOME))
+        .map(|_| {
+            let spans: [u32; 4] = std::array::from_fn(|_| random.below(table.bars.len() - steps - 1) as u32);
+            let rows = spans.into_iter().cycle().take(SOME).collect();
+            (Accounts::new(&vec![table.params[0]; SOME]).with_rewards(), rows)
+        })
+        .collect();
+    let each = groups.len().div_ceil(threads.max(1)).max(1);
+    let walk = |accounts: &mut Accounts, first: &[u32]| {
+        let (mut rows, mut rewards) = (first.to_vec(), vec![0.0; SOME]);
+        for step in 0..steps {
+            accounts.place(&table.bars, &rows);
+            for seen in accounts.seen() {
+                black_box(observe_lanes(&seen, &log_held));
+            }
+            let at = step % 64 * SOME;
+            accounts.step_placed(&targets[at..at + SOME]);
+            accounts.rewards(&mut rewards);
+            rows.iter_mut().for_each(|row| *row += 1);
+        }
+        black_box(rewards);
+    };
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        groups.iter_mut().for_each(|(accounts, _)| (0..SOME).for_each(|i| accounts.reset(i)));
+        let clock = Instant::now();
+        std::thread::scope(|scope| {
+            for groups in groups.chunks_mut(each) {
+                scope.spawn(|| groups.iter_mut().for_each(|(accounts, rows)| walk(accounts, rows)));
             }
         });
         best = best.min(clock.elapsed().as_secs_f64());

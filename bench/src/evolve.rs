@@ -125,7 +125,7 @@ pub(crate) fn time(words: &[&str], threads: usize) -> Result<Value, String> {
     let accounts = hypers.population * hypers.n_envs;
     let account_s = match &at.device {
         Opened::Cuda(context) => accounts_alone::on_card(context, &data, accounts as usize, hypers.n_steps as usize)?,
-        Opened::Cpu { .. } => accounts_alone::on_threads(accounts, hypers.n_steps, &data, &folds[0], threads),
+        Opened::Cpu { .. } => accounts_alone::in_lanes(accounts as usize, hypers.n_steps as usize, &data, threads),
     };
     let weights: usize = [features + OBSERVED]
         .into_iter()
