@@ -1,41 +1,17 @@
-// The twin's code as a program of the processor: the same headers, with the card's words for rounded arithmetic given
-// as plain operations. It must be compiled without contraction (`-ffp-contract=off`).
+// The twin's code as a program of the processor: the same headers, with the card's words as `host.hpp` gives them. It
+// must be compiled without contraction (`-ffp-contract=off`).
 //
 //     host accounts|lean|portfolios n steps symbols < numbers > numbers
 //
 // Standard input has the arrays of `walk_account` or `walk_portfolio` in the order of their arguments, those that are
 // only written left out; standard output has the ones that are written, in the same order.
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
-#define __device__
-#define __forceinline__ inline
-
-struct double2 {
-    double x, y;
-};
-
-static inline double __dadd_rn(double a, double b) { return a + b; }
-static inline double __dsub_rn(double a, double b) { return a - b; }
-static inline double __dmul_rn(double a, double b) { return a * b; }
-static inline double __ddiv_rn(double a, double b) { return a / b; }
-static inline double __dsqrt_rn(double x) { return std::sqrt(x); }
-static inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
-static inline long long __double_as_longlong(double x) {
-    long long bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-static inline double __longlong_as_double(long long bits) {
-    double x;
-    std::memcpy(&x, &bits, sizeof x);
-    return x;
-}
-static inline double2 __ldg(const double2* at) { return *at; }
+#include "host.hpp"
 
 #include "walk.cuh"
 
