@@ -64,8 +64,8 @@ Checks and chores of Fullbore.
   cargo xtask soak kills [--learner lstm|ppo|evolve] [--times N] [--seed S] [--fullbore PATH]
                                           N SIGKILLs (default 100) to `fullbore train` and `runs resume` at random instants; every run must end
                                           with the bits of an undisturbed one; outcome into bench/SOAK.md
-  cargo xtask soak memory [--updates N] [--fullbore PATH]
-                                          N updates (default 5000) of small policies: the last tenth may hold 1.02 times the memory of the
+  cargo xtask soak memory [--updates N] [--device D] [--fullbore PATH]
+                                          N updates (default 5000) of small policies, on the CPU unless told: the last tenth may hold 1.02 times the memory of the
                                           first, and the first validation comes within 5 s; outcome into bench/SOAK.md
   cargo xtask soak flips [--times N] [--seed S] [--fullbore PATH]
                                           N flipped bits (default 10000) in a model's folder; `fullbore predict` must refuse each; outcome into

@@ -21,13 +21,16 @@ const MOST: f64 = 1.02;
 /// Seconds from the start to the first validation, at most.
 const START: f64 = 5.0;
 
-/// Accounts and steps of an update, those of a usual training: memory is compared with what such a training holds.
+/// Accounts and steps of an update, those of a usual training: memory is compared with what such a training holds. One
+/// epoch in minibatches of so many rows keeps 5,000 updates short.
 const ACCOUNTS: u64 = 64;
 const STEPS: u64 = 128;
+const BATCH: u64 = 2048;
 
 /// Trains so many updates; false when its memory grew, or when it was slow to begin.
 pub fn run_memory(flags: &[&str]) -> Result<bool> {
-    let flags = Flags::read(flags, &["--updates", "--fullbore"])?;
+    let flags = Flags::read(flags, &["--updates", "--device", "--fullbore"])?;
+    let device = flags.get("--device").unwrap_or("cpu").to_string();
     let updates = flags.number("--updates", 5_000.0)? as u64;
     let fullbore = match flags.get("--fullbore") {
         Some(path) => PathBuf::from(path),
@@ -35,8 +38,9 @@ pub fn run_memory(flags: &[&str]) -> Result<bool> {
     };
     let place = Place::new(fullbore, "memory", Learner::Policy)?;
     let mut train = place.fullbore();
-    train.args(["train", "coin", "--learner", "ppo", "--folds", "2", "--seeds", "2", "--device", "cpu", "--quiet"]);
-    train.args(["--n-envs", &ACCOUNTS.to_string(), "--n-steps", &STEPS.to_string(), "--batch-size", "2048"]);
+    train.args(["train", "coin", "--learner", "ppo", "--folds", "2", "--seeds", "2", "--device", &device, "--quiet"]);
+    train.args(["--n-envs", &ACCOUNTS.to_string(), "--n-steps", &STEPS.to_string()]);
+    train.args(["--batch-size", &BATCH.to_string()]);
     train.args(["--timesteps", &(ACCOUNTS * STEPS * updates).to_string(), "--patience", "1000000"]);
     train.args(["--set", "ppo.n_epochs=1", "--json", "--out", "run"]);
     let begun = Instant::now();
@@ -67,8 +71,11 @@ pub fn run_memory(flags: &[&str]) -> Result<bool> {
         "{updates} updates in {took:.0} s, the first validation after {start:.2} s; {before:.2} MiB in the first tenth, \
          {after:.2} MiB in the last: {ratio:.4} times"
     );
-    let row =
-        format!("| {} | {updates} | {took:.0} | {start:.2} | {before:.2} | {after:.2} | {ratio:.4} |", today::date());
+    let shown = if device == "cpu" { updates.to_string() } else { format!("{updates}, {device}") };
+    let row = format!(
+        "| {} | {shown} | {took:.0} | {start:.2} | {before:.2} | {after:.2} | {ratio:.4} |",
+        today::date()
+    );
     note("memory", &row)?;
     let _ = std::fs::remove_dir_all(&place.home);
     Ok(ratio <= MOST && start <= START)
