@@ -26,6 +26,8 @@ mod policy;
 mod reward;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod torch_tests;
 mod training;
 mod walk;
 

@@ -481,6 +481,11 @@ impl PpoTraining {
         }
     }
 
+    /// Sets the weight of the entropy in all members' losses.
+    pub(super) fn set_entropy_weight(&mut self, weight: f32) {
+        self.members.iter_mut().for_each(|member| member.multipliers.weight = weight);
+    }
+
     pub(super) fn walks(&mut self) -> Result<Vec<Vec<(f64, usize)>>> {
         let all: Vec<usize> = (0..self.members.len()).collect();
         self.engine.walk(&mut self.group, &self.members, &all)
