@@ -2,8 +2,8 @@
 //!
 //! On a processor they are stepped in blocks on threads, as a learner of policies holds them, or in lanes, as one that
 //! evolves them does: looked at, shown to themselves, and stepped, with the same few spans for all. On a card they are
-//! walked by `walk_lean` of the account's twin, a thread each, with bars of their own and the digest that the twin makes
-//! of every step: both are more than a learner does, so what is said there is an upper limit.
+//! walked by `walk_lean` of the account's twin, a thread each, with bars of their own and the digest that the twin
+//! makes of every step: both are more than a learner does, so what is said there is an upper limit.
 
 use account::{Account, Accounts, Action, Bar};
 use compute::cuda::{Array, Context, Grid, Image, Kernel, Module, Stream};

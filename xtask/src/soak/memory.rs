@@ -72,10 +72,8 @@ pub fn run_memory(flags: &[&str]) -> Result<bool> {
          {after:.2} MiB in the last: {ratio:.4} times"
     );
     let shown = if device == "cpu" { updates.to_string() } else { format!("{updates}, {device}") };
-    let row = format!(
-        "| {} | {shown} | {took:.0} | {start:.2} | {before:.2} | {after:.2} | {ratio:.4} |",
-        today::date()
-    );
+    let row =
+        format!("| {} | {shown} | {took:.0} | {start:.2} | {before:.2} | {after:.2} | {ratio:.4} |", today::date());
     note("memory", &row)?;
     let _ = std::fs::remove_dir_all(&place.home);
     Ok(ratio <= MOST && start <= START)
