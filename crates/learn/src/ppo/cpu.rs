@@ -8,6 +8,7 @@ use super::training::{Group, Member, Seen};
 use super::walk::{Walker, walk_pieces};
 use super::{Ended, Hypers, memory::Memory};
 use compute::nets::{Batch, Forward, Hyper, Loss, Packed, Rows};
+use compute::population::Precision;
 use compute::random::Permutation;
 use compute::{Error, Result};
 use market::OBSERVED;
@@ -80,13 +81,14 @@ impl Cpu {
         }
     }
 
-    /// `[pieces]` what a member makes of its validation, taking what it prefers.
+    /// `[pieces]` what a member makes of its validation, taking what it prefers, in the precision that it is deployed
+    /// in.
     pub(super) fn walk(&self, group: &mut Group, member: &Member, at: usize) -> Result<Vec<(f64, usize)>> {
         let (params, folds) = (group.nets.params(at)?, &group.ppo.folds);
         let walker = Walker {
             net: &group.net,
             params: &params,
-            precision: group.precision,
+            precision: Precision::F32,
             tables: &group.tables,
             scales: &member.scales,
             actions: group.shape.actions,

@@ -1,7 +1,8 @@
-//! What hyper-parameters do to an update, and how often policies are validated.
+//! What hyper-parameters do to an update, and how and how often policies are validated.
 
 use super::cuda::tests::{Case, card, ppo};
 use super::training::PpoTraining;
+use super::walk::{Walker, walk_pieces};
 use super::{Actions, Hypers, Ppo, Reward, memory, updates_between, walk_cost};
 use crate::{DeviceBudget, Learner, MemberKey, Training};
 use compute::net::{Layout, flatten};
@@ -101,6 +102,32 @@ fn hyper_parameters_of_losses_change_their_own_tower() {
     assert!(same == policy && unmoved == start_value, "a value without weight stays");
     let [other, same] = towers(|own| Hypers { normalize_advantage: false, ..own }, 1);
     assert!(other != policy && other != start_policy && same == value, "advantages as they are");
+}
+
+/// A policy that learns in bf16 is selected by what is deployed: its weights in f32.
+#[test]
+fn validations_are_in_f32_on_a_processor() {
+    for layers in ["16t-16t | 16t-16t", "lstm9-8t | lstm8"] {
+        let ppo = ppo((Actions::Continuous, Precision::Bf16, layers, Reward::Growth), ENVS, BATCH);
+        let mut training = begun(&ppo, &processor());
+        training.update().unwrap();
+        let score = training.validate().unwrap()[0].score;
+        let params = training.nets().params(0).unwrap();
+        let (group, members, _) = training.on_processor();
+        let growth = |precision| {
+            let walker = Walker {
+                net: &group.net,
+                params: &params,
+                precision,
+                tables: &group.tables,
+                scales: &members[0].scales,
+                actions: Actions::Continuous,
+            };
+            1e4 * ppo.folds.growth(0, &walk_pieces(walker, &ppo.folds.data, &ppo.folds.valid[0]).unwrap()).0
+        };
+        assert_eq!(score, growth(Precision::F32), "{layers}");
+        assert_ne!(score, growth(Precision::Bf16), "{layers}: rounding is seen");
+    }
 }
 
 /// A twentieth of what is computed at most, where a training is long enough for four validations.

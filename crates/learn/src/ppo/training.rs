@@ -461,6 +461,14 @@ impl PpoTraining {
         }
     }
 
+    /// What is on a processor: the group, its members and `[members][blocks]` their accounts.
+    pub(super) fn on_processor(&self) -> (&Group, &[Member], &[Vec<Block>]) {
+        match &self.engine {
+            Engine::Cpu(cpu) => (&self.group, &self.members, &cpu.blocks),
+            Engine::Cuda(_) => panic!("not on a processor"),
+        }
+    }
+
     /// An update on a processor from a rollout that `fill` writes to the blocks of each member.
     pub(super) fn update_from(&mut self, mut fill: impl FnMut(usize, &mut Block)) {
         let Engine::Cpu(cpu) = &mut self.engine else { panic!("not on a processor") };
