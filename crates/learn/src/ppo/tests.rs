@@ -3,7 +3,7 @@
 use super::cuda::tests::{Case, card, ppo};
 use super::training::PpoTraining;
 use super::walk::{Walker, walk_pieces};
-use super::{Actions, Hypers, Ppo, Reward, memory, updates_between, walk_cost};
+use super::{Actions, EntropyBand, Hypers, Ppo, Reward, memory, updates_between, walk_cost};
 use crate::{DeviceBudget, Learner, MemberKey, Training};
 use compute::net::{Layout, flatten};
 use compute::population::{Pins, Precision};
@@ -102,6 +102,24 @@ fn hyper_parameters_of_losses_change_their_own_tower() {
     assert!(same == policy && unmoved == start_value, "a value without weight stays");
     let [other, same] = towers(|own| Hypers { normalize_advantage: false, ..own }, 1);
     assert!(other != policy && other != start_policy && same == value, "advantages as they are");
+}
+
+/// The weight of the entropy that is reported is that of the update, not of the next one.
+#[test]
+fn the_weight_of_the_entropy_is_that_of_the_update() {
+    let case = (Actions::Discrete, Precision::F32, "16t | 16t", Reward::Growth);
+    // A policy begins outside of such a band.
+    let ppo = with(case, |own| vec![Hypers { entropy: EntropyBand { least: 0.2, most: 0.4 }, ..own }]);
+    let mut training = begun(&ppo, &processor());
+    let mut weight = 0.0;
+    for update in 1..=3 {
+        training.update().unwrap();
+        let reported = training.validate().unwrap()[0].metrics.get("entropy_weight");
+        assert_eq!(reported, Some(weight), "update {update}");
+        let next = f64::from(training.on_processor().1[0].multipliers.weight);
+        assert_ne!(next, weight, "update {update} moves it");
+        weight = next;
+    }
 }
 
 /// A policy that learns in bf16 is selected by what is deployed: its weights in f32.

@@ -170,6 +170,8 @@ pub(super) struct Seen {
     pub(super) explained: f64,
     pub(super) norm: f64,
     pub(super) rate: f64,
+    /// What the entropy weighed in the loss.
+    pub(super) entropy_weight: f64,
 }
 
 impl PpoTraining {
@@ -264,6 +266,8 @@ impl PpoTraining {
         self.engine.end_update(&mut self.members)?;
         for member in self.members.iter_mut().filter(|m| m.active) {
             let entropy = member.seen.losses.mean(member.seen.losses.entropy) as f32;
+            // The update went by what the multipliers were.
+            member.seen.entropy_weight = f64::from(member.multipliers.weight);
             member.multipliers = member.multipliers.next(member.hypers.entropy, entropy);
             member.unit += 1;
             member.due = member.unit.is_multiple_of(self.every) || member.unit >= self.units;
@@ -331,14 +335,14 @@ impl Training for PpoTraining {
             let reward = if growth.is_finite() { reward } else { f64::NAN };
             let member = &mut self.members[at];
             member.due = false;
-            let Seen { losses, growth: grown, explained, norm, rate } = member.seen;
+            let Seen { losses, growth: grown, explained, norm, rate, entropy_weight } = member.seen;
             let metrics = Metrics::new(&[
                 ("train_growth", 1e4 * grown),
                 ("valid_growth", 1e4 * growth),
                 ("valid_error", 1e4 * error),
                 ("valid_reward", reward),
                 ("entropy", losses.mean(losses.entropy)),
-                ("entropy_weight", f64::from(member.multipliers.weight)),
+                ("entropy_weight", entropy_weight),
                 ("approx_kl", losses.mean(losses.kl)),
                 ("clip_fraction", losses.mean(losses.clipped)),
                 ("policy_loss", losses.mean(losses.policy)),
