@@ -390,7 +390,9 @@ impl Loss for MemberLosses<'_> {
         descent.pieces.drain(..).for_each(|piece| sums.add(&piece.1));
         descent.sums.add(&sums);
         let moved = sums.mean(sums.kl);
-        descent.ended = self.members[member].hypers.target_kl.is_some_and(|most| moved > 1.5 * f64::from(most));
+        // A divergence that is no number is too far as well.
+        let near = |most: f32| moved <= 1.5 * f64::from(most);
+        descent.ended = !self.members[member].hypers.target_kl.is_none_or(near);
         !descent.ended
     }
 

@@ -182,7 +182,8 @@ impl Memory {
                 for ((member, sums), goes) in members.iter_mut().zip(&seen).zip(&mut goes) {
                     member.seen.losses.add(sums);
                     let moved = sums.mean(sums.kl);
-                    *goes &= !member.hypers.target_kl.is_some_and(|most| moved > 1.5 * f64::from(most));
+                    // A divergence that is no number is too far as well.
+                    *goes &= member.hypers.target_kl.is_none_or(|most| moved <= 1.5 * f64::from(most));
                 }
                 debug_assert!(seen.iter().zip(&goes).all(|(sums, goes)| !goes || sums.rows as usize == rows));
                 let norms = group.nets.optimise_parts(&gradients, &hypers, Some(&goes))?;

@@ -74,6 +74,41 @@ fn a_small_target_kl_stops_an_update_on_a_card() {
     }
 }
 
+/// A member whose outputs are no numbers takes no step and ends with the reason, whatever ends its update.
+fn outputs_that_are_no_numbers_end_a_member(at: &DeviceBudget, precision: Precision) {
+    for layers in ["16t-16t | 16t-16t", "lstm9-8t | lstm8"] {
+        let case = (Actions::Discrete, precision, layers, Reward::Growth);
+        let ppo = with(case, |own| vec![own, Hypers { target_kl: Some(0.1), ..own }]);
+        let mut training = begun(&ppo, at);
+        training.update().unwrap();
+        let before = training.progress();
+        for member in 0..2 {
+            let nan = vec![f32::NAN; training.nets().params(member).unwrap().len()];
+            training.nets().set_params(member, &nan).unwrap();
+        }
+        training.update().unwrap();
+        let after = training.progress();
+        let why = |at: usize| after[at].fault.clone().unwrap_or_default();
+        assert!(after.iter().all(|own| !own.active), "{layers}: {after:?}");
+        assert!(why(0).contains("is not finite in update 2"), "{layers}: {after:?}");
+        assert!(why(1).contains("is not a number in update 2"), "{layers}: {after:?}");
+        assert_eq!(after[1].step, before[1].step, "{layers}: no step");
+    }
+}
+
+#[test]
+fn outputs_that_are_no_numbers_end_members() {
+    outputs_that_are_no_numbers_end_a_member(&processor(), Precision::F32);
+}
+
+#[test]
+fn outputs_that_are_no_numbers_end_members_on_a_card() {
+    let Some(at) = card() else { return };
+    for precision in [Precision::F32, Precision::Bf16] {
+        outputs_that_are_no_numbers_end_a_member(&at, precision);
+    }
+}
+
 /// What a tower's weights are after an update with these hyper-parameters: of the policy, and of the value.
 fn towers(change: impl Fn(Hypers) -> Hypers, updates: u32) -> [Vec<u32>; 2] {
     let case = (Actions::Discrete, Precision::F32, "16t-16t | 16t-16t", Reward::Growth);

@@ -265,6 +265,13 @@ impl PpoTraining {
     pub(super) fn end_update(&mut self) -> Result<()> {
         self.engine.end_update(&mut self.members)?;
         for member in self.members.iter_mut().filter(|m| m.active) {
+            // It may have ended the update before there was a gradient.
+            if member.seen.losses.kl.is_nan() {
+                let what = "how far the policy moved is not a number";
+                member.fault = Some(format!("{what} in update {}", member.unit + 1));
+                member.active = false;
+                continue;
+            }
             let entropy = member.seen.losses.mean(member.seen.losses.entropy) as f32;
             // The update went by what the multipliers were.
             member.seen.entropy_weight = f64::from(member.multipliers.weight);
