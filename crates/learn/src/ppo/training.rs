@@ -335,6 +335,10 @@ impl Training for PpoTraining {
     fn validate(&mut self) -> Result<Vec<Score>> {
         let due: Vec<usize> = (0..self.members.len()).filter(|at| self.members[*at].due).collect();
         let mut scores = Vec::new();
+        // A card walks with all members: not for a half in which nobody is due.
+        if due.is_empty() {
+            return Ok(scores);
+        }
         let walked = self.engine.walk(&mut self.group, &self.members, &due)?;
         for (at, walked) in due.into_iter().zip(walked) {
             let (growth, error) = self.group.ppo.folds.growth(self.members[at].key.fold, &walked);
