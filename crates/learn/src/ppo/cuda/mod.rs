@@ -107,7 +107,7 @@ impl Cuda {
         let keys: Vec<MemberKey> = members.iter().map(|m| m.key).collect();
         let stream = Stream::new(context)?;
         let sizes = Sizes::new(context, &group.ppo, &keys)?;
-        let table = arrays::table(context, &stream, &group.ppo.folds, group.ppo.spec.hypers[0].episode)?;
+        let table = arrays::table(context, &stream, &group.ppo.folds, group.shape.episode)?;
         let mut arrays = Arrays::new(context, &stream, group, members, sizes, table)?;
         let module = Module::load(context, &PPO)?;
         let path = match small::fits(context, &group.ppo, &keys) {

@@ -206,6 +206,26 @@ fn a_rollout_is_that_of_the_host() {
     }
 }
 
+/// The same of a group whose episodes are longer than those of the first config: they begin where its own length
+/// allows.
+#[test]
+fn a_rollout_goes_by_the_episodes_of_its_group() {
+    let Some(at) = card() else { return };
+    let mut ppo = ppo(CASES[0], 37, 300);
+    let spec = &mut ppo.spec;
+    spec.configs.push(spec.configs[0].clone());
+    spec.hypers.push(Hypers { episode: 15, ..spec.hypers[0] });
+    spec.units.push(spec.units[0]);
+    let tables = ppo.problem().tables(&at.device, at.budget).unwrap();
+    let keys: Vec<MemberKey> = (0..3).map(|seed| MemberKey { config: 1, fold: 0, seed }).collect();
+    let mut training = PpoTraining::new(&ppo, &at, &tables, &keys, &Pins::default()).unwrap();
+    let before: Vec<Vec<f32>> = (0..3).map(|p| training.nets().params(p).unwrap()).collect();
+    let states: Vec<Vec<f64>> = (0..3).map(|p| training.cuda().state(p).unwrap()).collect();
+    training.update().unwrap();
+    let (group, members, cuda) = training.parts();
+    replay(CASES[0], group, members, cuda, &before, &states);
+}
+
 fn replay(case: Case, group: &Group, members: &[Member], cuda: &Cuda, before: &[Vec<f32>], states: &[Vec<f64>]) {
     let (Arrays { seen, .. }, stream) = (&cuda.arrays, &cuda.stream);
     let Hypers { n_envs, n_steps, actions, gamma, gae_lambda, .. } = group.shape;
