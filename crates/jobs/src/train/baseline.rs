@@ -47,6 +47,8 @@ impl Baseline {
 
 /// Steps whose time is estimated.
 const TIMED: usize = 1 << 20;
+/// Steps of a member at most.
+const MOST_TIMESTEPS: f64 = 1e10;
 /// The share of the seconds that is planned for, as of a budget.
 const HEADROOM: f64 = 0.9;
 
@@ -121,7 +123,7 @@ pub(super) fn train_baseline(
         let Some(estimate) = planned.estimate_seconds.filter(|seconds| *seconds > 0.0) else {
             return Err(Error::new(Kind::State, "its steps could not be timed"));
         };
-        timesteps = (HEADROOM * timesteps as f64 * search_seconds / estimate).clamp(1.0, 1e10) as usize;
+        timesteps = (HEADROOM * timesteps as f64 * search_seconds / estimate).clamp(1.0, MOST_TIMESTEPS) as usize;
     }
     own.ppo.timesteps = Some(timesteps);
     request.dry_run = false;
@@ -179,8 +181,10 @@ fn ppo_settings(settings: &Settings, run: &TrainRun) -> Result<Settings> {
     Ok(own)
 }
 
-/// Validations without a better score, more than there are.
-const PATIENCE: usize = 1_000_000;
+/// Updates without a better score: the most that may be set, and more than there are. An update has the accounts and
+/// steps of the rule, 1,024 rows at least.
+const PATIENCE: usize = 1 << 30;
+const _: () = assert!(PATIENCE as f64 > MOST_TIMESTEPS / 1024.0);
 
 fn line(backtest: &Backtest) -> Line {
     let net = &backtest.net;
