@@ -221,6 +221,15 @@ mod tests {
         assert!(band.to_string().contains("kept in a band"), "{band}");
         let noise = settings.set("ppo.use_sde=true").expect_err("there is none");
         assert!(noise.to_string().contains("state-dependent exploration"), "{noise}");
+        for (name, why, way) in [
+            ("ortho_init=false", "always begin orthogonal", "leave it out"),
+            ("activation_fn=relu", "stand in the net", "<train.net=64t,64t>"),
+            ("log_std_init=0", "an output of the net", "<ppo.entropy=-1.5..1.5>"),
+        ] {
+            let error = settings.set(&format!("ppo.{name}")).expect_err("there is none");
+            let remedy = error.remedy.clone().unwrap_or_default();
+            assert!(error.to_string().contains(why) && remedy.contains(way), "{error}: {remedy}");
+        }
         settings = again;
         settings.set("ppo.clip_range=0.2").expect("legal");
         settings.set("ppo.entropy=0.3..0.4").expect("legal");

@@ -265,6 +265,22 @@ fn unknown(name: &str) -> Refusal {
         let what = "there is no fixed weight of the entropy: it is kept in a band";
         return Refusal::Key(what.into(), "set <ppo.entropy=0.2..0.8>, a share of what is possible".into());
     }
+    // Other names of Stable-Baselines3, whose remedy no nearest name would be.
+    let (what, remedy) = match name {
+        "ppo.ortho_init" => ("weights of a policy always begin orthogonal", "leave it out"),
+        "ppo.activation_fn" => (
+            "activations stand in the net",
+            "write `t` behind a width for tanh, and nothing for ReLU: <train.net=64t,64t>",
+        ),
+        "ppo.log_std_init" => (
+            "the deviation of continuous targets is an output of the net, and begins near 1",
+            "leave it out; <ppo.entropy=-1.5..1.5> is the band of its entropy in nats",
+        ),
+        _ => ("", ""),
+    };
+    if !what.is_empty() {
+        return Refusal::Key(what.into(), remedy.into());
+    }
     if ["ppo.use_sde", "ppo.sde_sample_freq"].contains(&name) {
         let what =
             "there is no state-dependent exploration: a policy of positions has no motor that noise could wear out";
