@@ -13,9 +13,11 @@ section! {
     net: Option<String> = None,
         text("text as in fast:16x50-lstm64 + slow:12x24-lstm24 / 16 / direction:3")
             .or_auto().flag("net", "NET").tried();
-    /// Batch size in rows; auto is what `fullbore tune` saved, else about 250 steps per epoch.
+    /// Batch size in rows; auto is what `fullbore tune` saved, else about 250 steps per epoch; for ppo an eighth of an
+    /// update's steps, or a sixteenth where the net has more than 1,048,576 parameters; 256 for search.
     batch: Option<usize> = None, whole(1..=1 << 20).or_auto().flag("batch-size", "N").tried();
-    /// The learning rate before the schedule; auto is 0.001 at batches of 512, and grows with the root of the batch.
+    /// The learning rate before the schedule; auto is 0.001 at batches of 512, and grows with the root of the batch;
+    /// whatever the batch, 0.0003 for ppo, 0.001 for search and 0.02 for evolve.
     rate: Option<f64> = None, positive(1.0).or_auto().tried();
     /// How the learning rate changes over a member's epochs.
     schedule: Shape = recipe().schedule.shape, choice(SCHEDULES).tried();
