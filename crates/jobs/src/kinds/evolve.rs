@@ -339,11 +339,11 @@ mod tests {
         settings.stretches = Some(TrainStretches::from_ranges(vec![vec![0..10, 20..23]]));
         assert_eq!((steps(&settings), generations(&settings)), (30, 34));
         let validation = Validation { unit: 10, step: 10, score: None, metrics: Metrics::new(&[]) };
-        let of = Validated { settings: &settings, members: 2, shortable: true, validation: &validation };
+        let of = Validated { settings: &settings, members: 2, shortable: true, seconds: 7.0, validation: &validation };
         assert_eq!(EvolveKind.event_step(&of), 300);
         let all = EvolveKind.more_figures(&of, 600.0);
         let value = |tag: &str| all.iter().find(|figure| figure.tag == tag).map(|figure| figure.value);
-        let found = ["time/generations_per_s", "time/total_timesteps", "time/fps"].map(value);
-        assert_eq!(found, [10.0, 300.0, 600.0].map(Some));
+        let found = ["time/generations_per_s", "time/total_timesteps", "time/fps", "time/time_elapsed"].map(value);
+        assert_eq!(found, [10.0, 300.0, 600.0, 7.0].map(Some));
     }
 }

@@ -259,6 +259,8 @@ pub(crate) struct Validated<'a> {
     pub(crate) members: usize,
     /// Whether positions may be short, in any symbol; ready arrays have none.
     pub(crate) shortable: bool,
+    /// Seconds since the program began to train.
+    pub(crate) seconds: f64,
     pub(crate) validation: &'a Validation,
 }
 

@@ -121,10 +121,15 @@ pub(super) fn units(settings: &Settings, timesteps: usize, steps: u64) -> u32 {
 }
 
 /// How far a training is and how fast, under the names of Stable-Baselines3; `steps` are those of all accounts.
-pub(super) fn pace_figures(of: &Validated<'_>, steps: u64, rate: f64) -> [MoreFigure; 3] {
+pub(super) fn pace_figures(of: &Validated<'_>, steps: u64, rate: f64) -> [MoreFigure; 4] {
     let unit = f64::from(of.validation.unit);
-    [("time/iterations", unit), ("time/total_timesteps", steps as f64), ("time/fps", rate)]
-        .map(|(tag, value)| MoreFigure { name: None, tag, value })
+    [
+        ("time/iterations", unit),
+        ("time/total_timesteps", steps as f64),
+        ("time/fps", rate),
+        ("time/time_elapsed", of.seconds),
+    ]
+    .map(|(tag, value)| MoreFigure { name: None, tag, value })
 }
 
 /// An error where something was set that evolution alone goes by.

@@ -31,6 +31,7 @@ pub(crate) struct RunLog {
     configs: Vec<Settings>,
     shortable: bool,
     events: BTreeMap<u32, Events>,
+    began: Instant,        // to train
     seen: Option<Instant>, // when the machine was last looked at
 }
 
@@ -53,6 +54,7 @@ impl RunLog {
             configs: experiment.settings.configs().into_iter().map(|(_, own)| own).collect(),
             shortable,
             events: BTreeMap::new(),
+            began: Instant::now(),
             seen: None,
         })
     }
@@ -101,6 +103,7 @@ impl RunLog {
         for phase in &run.phases {
             self.row("phase", fields(json!({"name": phase.name, "seconds": phase.seconds})))?;
         }
+        self.began = Instant::now();
         self.phase("train")
     }
 
@@ -185,7 +188,8 @@ impl RunLog {
         let figures = kind.figures(&self.configs[member.config]);
         figures.iter().for_each(|figure| row[figure.name] = json!(value(figure.name)));
         let (settings, shortable, members) = (&self.configs[member.config], self.shortable, self.members);
-        let of_config = Validated { settings, members, shortable, validation: of };
+        let seconds = self.began.elapsed().as_secs_f64();
+        let of_config = Validated { settings, members, shortable, seconds, validation: of };
         let (more, at) = (kind.more_figures(&of_config, rate), kind.event_step(&of_config));
         more.iter().filter_map(|figure| Some((figure.name?, figure.value))).for_each(|(name, x)| row[name] = json!(x));
         (row["best"], row["samples_per_s"]) = (json!(best), json!(rate.round()));
