@@ -3,8 +3,9 @@
 //!
 //! Every row takes real updates on the user's data (steps a second, time of an update) and then trains one policy of
 //! the same layers on a small market with a planted signal until its validation reaches a set share of the best growth:
-//! more environments make more steps a second and need more steps, so a rate alone chooses badly. A row is left out,
-//! with its reason, where memory or time do not allow it.
+//! more environments make more steps a second and need more steps, so a rate alone chooses badly. The race is looked at
+//! after every update, with the clock stopped, and knows nothing of the user's timesteps. A row is left out, with its
+//! reason, where memory or time do not allow it.
 
 use super::TunedRecipe;
 use super::bench::{Bench, Found, nothing_fits};
@@ -18,7 +19,7 @@ use bars::synth::{MarketKind, Plant, Synth};
 use compute::population::{Pace, Pins};
 use files::{Result, format_bytes, format_count, format_seconds};
 use judge::split::Splits;
-use learn::{Learner, MemberKey, Pacer, failed};
+use learn::{Learner, MemberKey, Pacer, Training, failed};
 use machine::Tuner;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
@@ -42,6 +43,10 @@ const SEEDS: u32 = 3;
 /// where that is more.
 const LOST: f64 = 2.0;
 const LOST_S: f64 = 1.0;
+/// A race takes at most so many times as long as it may train for, validations included.
+const VALIDATED: f64 = 3.0;
+/// Timesteps of a race of policies that learn by gradients, whatever the user's are: time alone should end it.
+const RACED: usize = 1 << 26;
 /// Of rows that arrive within this part of the first the smaller is taken: a clock is no sharper.
 const AS_SOON: f64 = 1.1;
 
@@ -281,9 +286,14 @@ impl Table<'_, '_> {
     /// Trains a policy on the planted market until it has reached what is waited for, or so many seconds are over.
     fn race(&self, shape: (usize, usize, Option<usize>), seed: u32, most: f64) -> Result<Arrival> {
         let PlantedMarket { source, splits, .. } = self.market;
-        let learner = self.bench.shaped(source, splits, &market_settings(self.settings), shape)?;
+        let (mut settings, mut timesteps) = (market_settings(self.settings), self.timesteps);
+        // Populations have borders, and searches a schedule, that follow from their timesteps.
+        if settings.train.learner.name() == "ppo" {
+            (settings.ppo.timesteps, timesteps) = (Some(RACED), RACED);
+        }
+        let learner = self.bench.shaped(source, splits, &settings, shape)?;
         let member = MemberKey { config: 0, fold: splits.folds.len() - 1, seed };
-        self.bench.race(&*learner, member, self.market.target_bp(), most, self.timesteps)
+        self.bench.race(&*learner, member, self.market.target_bp(), most, timesteps)
     }
 }
 
@@ -380,7 +390,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Trains a member until its validation has reached the target, in basis points a bar, or so many seconds are over.
+    /// Trains a member until its validation has reached the target, in basis points a bar, or until it has trained for
+    /// so many seconds.
     pub(super) fn race(
         &self,
         learner: &dyn Learner,
@@ -393,32 +404,39 @@ impl Bench<'_> {
         let tables = learner.problem().tables(&at.device, at.budget)?;
         let begin = learner.begin(at, &tables, &[member], Pace::default(), &Pins::default());
         let mut training = begin.map_err(failed)?;
-        let (clock, mut best) = (Instant::now(), f64::NEG_INFINITY);
-        loop {
-            let progress = training.advance(1).map_err(failed)?.swap_remove(0);
-            if let Some(fault) = progress.fault {
-                return Ok(Arrival::Not(format!("on the planted market: {fault}")));
-            }
-            let spent = clock.elapsed().as_secs_f64();
-            if progress.due {
-                let scores = training.validate().map_err(failed)?;
-                best = scores.iter().map(|score| score.score).fold(best, f64::max);
-                if best >= target {
-                    return Ok(Arrival::After(clock.elapsed().as_secs_f64()));
-                }
-            }
-            let so_far = || match best.is_finite() {
-                true => format!(" (so far {best:.2} of {target:.2} bp a bar)"),
-                false => String::new(),
-            };
-            if spent > most || stop_flag().load(Ordering::Relaxed) {
-                let spent = format_seconds(spent);
-                return Ok(Arrival::Not(format!("the planted return was not reached in {spent}{}", so_far())));
-            }
-            if !progress.active || progress.unit >= learner.units(0) {
-                let all = format_count(timesteps as u64);
-                return Ok(Arrival::Not(format!("the planted return was not reached in {all} timesteps{}", so_far())));
-            }
+        arrival(&mut *training, learner.units(0), target, most, timesteps)
+    }
+}
+
+/// When the validation of a training has reached the target. It is looked at after every unit of work where it can be,
+/// and the time of that is off the clock: it is not part of what is compared, and would be the longer the shorter a
+/// unit is.
+fn arrival(training: &mut dyn Training, units: u32, target: f64, most: f64, timesteps: usize) -> Result<Arrival> {
+    let (clock, mut validating, mut best) = (Instant::now(), 0.0, f64::NEG_INFINITY);
+    loop {
+        let progress = training.advance(1).map_err(failed)?.swap_remove(0);
+        if let Some(fault) = progress.fault {
+            return Ok(Arrival::Not(format!("on the planted market: {fault}")));
+        }
+        let so_far = clock.elapsed().as_secs_f64();
+        let spent = so_far - validating;
+        let scores = training.validate_all().map_err(failed)?;
+        validating += clock.elapsed().as_secs_f64() - so_far;
+        best = scores.iter().map(|score| score.score).fold(best, f64::max);
+        if best >= target {
+            return Ok(Arrival::After(spent));
+        }
+        let seen = || match best.is_finite() {
+            true => format!(" (so far {best:.2} of {target:.2} bp a bar)"),
+            false => String::new(),
+        };
+        if spent > most || spent + validating > VALIDATED * most || stop_flag().load(Ordering::Relaxed) {
+            let spent = format_seconds(spent);
+            return Ok(Arrival::Not(format!("the planted return was not reached in {spent}{}", seen())));
+        }
+        if !progress.active || progress.unit >= units {
+            let all = format_count(timesteps as u64);
+            return Ok(Arrival::Not(format!("the planted return was not reached in {all} timesteps{}", seen())));
         }
     }
 }
@@ -535,6 +553,92 @@ fn why(rows: &[CapacityRow], chosen: usize, target: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use learn::{Metrics, Progress, Score, Snapshot};
+    use std::time::Duration;
+
+    /// A training that takes no time, is never due, and whose validations take long; each of its units is worth 1 bp.
+    struct Slow {
+        unit: u32,
+        validation: Duration,
+    }
+
+    impl Training for Slow {
+        fn memory(&self) -> u64 {
+            0
+        }
+
+        fn kernel_paths(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn pins(&self) -> Pins {
+            Pins::default()
+        }
+
+        fn progress(&self) -> Vec<Progress> {
+            let (unit, samples) = (self.unit, u64::from(self.unit));
+            vec![Progress { id: 0, active: true, due: false, unit, step: unit, samples, fault: None }]
+        }
+
+        fn advance(&mut self, at_most: u32) -> compute::Result<Vec<Progress>> {
+            self.unit += at_most;
+            Ok(self.progress())
+        }
+
+        fn validate(&mut self) -> compute::Result<Vec<Score>> {
+            std::thread::sleep(self.validation);
+            let (unit, metrics) = (self.unit, Metrics::new(&[]));
+            Ok(vec![Score { id: 0, unit, step: unit, score: f64::from(unit), metrics }])
+        }
+
+        fn validate_all(&mut self) -> compute::Result<Vec<Score>> {
+            self.validate()
+        }
+
+        fn skip_validation(&mut self) -> compute::Result<()> {
+            Ok(())
+        }
+
+        fn weights(&mut self, _: u32) -> compute::Result<Vec<f32>> {
+            Ok(Vec::new())
+        }
+
+        fn snapshot(&mut self, id: u32) -> compute::Result<Snapshot> {
+            Ok(Snapshot { id, weights: Vec::new(), bytes: Vec::new() })
+        }
+
+        fn restore(&mut self, _: &Snapshot) -> compute::Result<()> {
+            Ok(())
+        }
+
+        fn adopt(&mut self, _: u32, _: u32) -> compute::Result<()> {
+            Ok(())
+        }
+
+        fn stop(&mut self, _: u32) -> compute::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Who arrives is seen after the update in which it does, and the clock is that of training alone; a race ends all
+    /// the same where validations take much longer.
+    #[test]
+    fn arrivals_are_seen_after_each_update_and_timed_without_validations() {
+        let race = |millis, target, most, units| {
+            let mut training = Slow { unit: 0, validation: Duration::from_millis(millis) };
+            let found = arrival(&mut training, units, target, most, 5000).unwrap();
+            (found, training.unit)
+        };
+        match race(300, 3.0, 0.5, 100) {
+            (Arrival::After(seconds), 3) => assert!(seconds < 0.5, "{seconds} s without 0.9 s of validations"),
+            (Arrival::After(_), unit) => panic!("seen after {unit} updates"),
+            (Arrival::Not(note), unit) => panic!("{note} after {unit} updates"),
+        }
+        let (Arrival::Not(note), unit) = race(200, 100.0, 0.1, 100) else { panic!("too far") };
+        assert!(unit <= 2 && note.contains("so far"), "{note} after {unit} updates");
+        let (Arrival::Not(note), 4) = race(0, 100.0, 1e3, 4) else { panic!("too few updates") };
+        assert!(note.contains("in 5,000 timesteps (so far 4.00 of 100.00 bp a bar)"), "{note}");
+    }
 
     /// Environments, steps a second and seconds to the return; 128 steps each.
     fn rows(all: &[(usize, f64, f64)]) -> Vec<CapacityRow> {

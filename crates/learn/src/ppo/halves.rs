@@ -86,6 +86,13 @@ impl Training for Halves {
         Ok(scores)
     }
 
+    fn validate_all(&mut self) -> Result<Vec<Score>> {
+        let [first, second] = &mut self.0;
+        let mut scores = first.validate_all()?;
+        scores.extend(second.validate_all()?);
+        Ok(scores)
+    }
+
     fn skip_validation(&mut self) -> Result<()> {
         self.0.iter_mut().try_for_each(Training::skip_validation)
     }

@@ -139,6 +139,27 @@ fn hyper_parameters_of_losses_change_their_own_tower() {
     assert!(other != policy && other != start_policy && same == value, "advantages as they are");
 }
 
+/// A clock sees every update, however seldom a training is validated, and changes none of its bits.
+#[test]
+fn a_clock_may_validate_every_update() {
+    let case = (Actions::Discrete, Precision::F32, "16t | 16t", Reward::Growth);
+    let mut ppo = with(case, |own| vec![own, own]);
+    ppo.spec.units = vec![1024; 2];
+    let [mut seen, mut unseen] = [(); 2].map(|()| begun(&ppo, &processor()));
+    for unit in 1..=3 {
+        seen.advance(1).unwrap();
+        unseen.advance(1).unwrap();
+        assert!(seen.progress().iter().all(|member| !member.due), "1,024 updates are not validated after each");
+        let scores = seen.validate_all().unwrap();
+        assert_eq!(scores.iter().map(|score| score.unit).collect::<Vec<_>>(), [unit; 2]);
+    }
+    seen.stop(0).unwrap();
+    assert_eq!(seen.validate_all().unwrap().len(), 1, "of those that train");
+    for id in seen.progress().into_iter().map(|member| member.id) {
+        assert!(seen.weights(id).unwrap() == unseen.weights(id).unwrap());
+    }
+}
+
 /// The weight of the entropy that is reported is that of the update, not of the next one.
 #[test]
 fn the_weight_of_the_entropy_is_that_of_the_update() {

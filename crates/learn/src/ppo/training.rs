@@ -376,6 +376,11 @@ impl Training for PpoTraining {
         Ok(scores)
     }
 
+    fn validate_all(&mut self) -> Result<Vec<Score>> {
+        self.members.iter_mut().for_each(|member| member.due = member.active);
+        self.validate()
+    }
+
     fn skip_validation(&mut self) -> Result<()> {
         self.members.iter_mut().for_each(|m| m.due = false);
         Ok(())
