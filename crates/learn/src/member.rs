@@ -315,11 +315,17 @@ impl Trained {
             self.last.as_ref().map(|last| Best { unit: last.unit, score: f64::NAN, params: last.params.clone() });
     }
 
-    /// Whether patience has ended.
+    /// Whether patience has ended. Where validations are far apart, as many units may have only one of them, and a
+    /// score that is not better once says little.
     pub(crate) fn is_out_of_patience(&self, patience: u32) -> bool {
-        self.units() - self.best.as_ref().map_or(0, |b| b.unit) >= patience
+        let best = self.best.as_ref().map_or(0, |b| b.unit);
+        let worse = self.history.iter().rev().take_while(|v| v.unit > best).count();
+        self.units() - best >= patience && worse >= WORSE.min(patience as usize)
     }
 }
+
+/// Validations behind the best that end a member, at least, as long as patience has as many units.
+const WORSE: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -364,6 +370,20 @@ mod tests {
         assert_eq!([1, 2].map(|at| read.history[at].metrics.get("norm")), [None, Some(1.0)]);
         read.share_names(0);
         assert!(is_shared(&read));
+    }
+
+    #[test]
+    fn patience_waits_for_some_validations() {
+        // Units between two validations, patience, and the unit at which a member ends whose first one is the best.
+        for (every, patience, ends) in [(1, 7, 8), (1, 1, 2), (1, 3, 4), (25, 50, 125), (38, 7, 190), (10, 50, 60)] {
+            let mut member = Trained::new(MemberKey { config: 0, fold: 0, seed: 0 });
+            let score = |unit| Score { id: 0, unit, step: unit, score: -f64::from(unit), metrics: Metrics::new(&[]) };
+            let ended = (1..).map(|n| n * every).find(|unit| {
+                member.validated(score(*unit));
+                member.is_out_of_patience(patience)
+            });
+            assert_eq!(ended, Some(ends), "validated every {every}, with a patience of {patience}");
+        }
     }
 
     #[test]

@@ -20,8 +20,9 @@ section! {
     /// Maximum number of epochs, or of a policy's updates, generations or iterations; auto is 500, for policies all
     /// that ppo.timesteps have.
     epochs: Option<usize> = None, whole(1..=1 << 30).or_auto().flag("epochs", "N");
-    /// Epochs, updates, generations or iterations without a better validation score before a member stops; auto is 50,
-    /// or for policies a quarter of all where that is more.
+    /// Epochs, updates, generations or iterations without a better validation score before a member stops, with at
+    /// least 4 validations among them, or as many as this is; auto is 50, or for policies a quarter of all where that
+    /// is more.
     patience: Option<usize> = None, whole(1..=1 << 30).or_auto().flag("patience", "N");
     /// Members per fold, each with its own seed.
     seeds: usize = Extent::default().seeds as usize, whole(1..=4095).flag("seeds", "N");
