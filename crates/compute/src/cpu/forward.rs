@@ -1,6 +1,7 @@
 //! Forward passes of one net on one thread: for rollouts that run whole in one call, with anybody's parameters.
 //!
-//! Everything it works with is taken once; after that nothing is allocated. One [`Forward`] belongs to one thread;
+//! Everything it works with is taken once; after that nothing is allocated, but for a row of rounded parameters in bf16
+//! where they are given as they are for the first time. One [`Forward`] belongs to one thread;
 //! [`Packed`] parameters are read by any number of them.
 
 use super::block::{self, Weights};
@@ -8,7 +9,7 @@ use super::buffers::Buffers;
 use super::data::Source;
 use super::memory::Floats;
 use super::plan::Plan;
-use super::recurrent::{Sequence, pack};
+use super::recurrent::{Sequence, floats, pack};
 use super::slot::{held, hold};
 use super::tile;
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ pub struct Forward {
     plan: Plan,
     values: Buffers,
     sequences: Vec<Sequence>,
-    rounded: Floats,
+    rounded: Floats, // none before they are needed
     packed: Floats,
     ids: Vec<u32>, // [rows] zeros, where no table is read
     rows: usize,
@@ -73,18 +74,30 @@ impl Forward {
         if net.has_memory() {
             return Err(Error::Invalid(no_memory(net)));
         }
-        let layout = Layout::new(net)?;
-        let rows = rows.max(1);
-        let plan = Plan::new(net, &layout, &Recipe::new(1, precision, 0), Pace::default());
+        let (plan, rows) = (Forward::plan(net, precision)?, rows.max(1));
         Ok(Forward {
             values: Buffers::new(&plan, rows)?,
             sequences: Sequence::all(&plan)?,
-            rounded: Floats::new(if plan.round { layout.params } else { 0 })?,
+            rounded: Floats::default(),
             packed: Floats::new(plan.all_packed())?,
             ids: vec![0; rows],
             rows,
             plan,
         })
+    }
+
+    /// Bytes that such memory takes for passes with [`Packed`] parameters.
+    ///
+    /// # Errors
+    ///
+    /// Where the net is none.
+    pub fn need(net: &Net, precision: Precision, rows: usize) -> Result<u64> {
+        let (plan, rows) = (Forward::plan(net, precision)?, rows.max(1));
+        Ok(4 * (rows * plan.columns() + floats(&plan) + plan.all_packed() + rows) as u64)
+    }
+
+    fn plan(net: &Net, precision: Precision) -> Result<Plan> {
+        Ok(Plan::new(net, &Layout::new(net)?, &Recipe::new(1, precision, 0), Pace::default()))
     }
 
     /// Where the net's parameters lie in a row.
@@ -102,10 +115,13 @@ impl Forward {
     ///
     /// # Errors
     ///
-    /// Where they are not as many as the net has.
+    /// Where they are not as many as the net has, or the memory is not enough.
     pub fn with<'a>(&'a mut self, params: &'a [f32]) -> Result<Ready<'a>> {
         self.fits(params)?;
         if self.plan.round {
+            if self.rounded.is_empty() {
+                self.rounded = Floats::new(params.len())?;
+            }
             hold(&self.plan, 0, params, &mut self.rounded);
         }
         pack::pack(&self.plan, held(params, &self.rounded, &[]).params, &mut self.packed);
@@ -197,5 +213,31 @@ impl Ready<'_> {
             at += head.outputs;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is counted is what is taken; rounded parameters are taken where they are given unpacked.
+    #[test]
+    fn memory_is_as_counted() {
+        for text in ["row:5 + more:dense3 / 40t-8 | 24t / policy:3 | value:1", "row:4x6-lstm16 / 8 / direction:3"] {
+            let net: Net = text.parse().unwrap();
+            for precision in [Precision::F32, Precision::Bf16] {
+                let mut forward = Forward::new(&net, precision, 33).unwrap();
+                let taken = |own: &Forward| {
+                    let numbers = own.values.len() + floats(&own.plan) + own.packed.len() + own.ids.len();
+                    (4 * numbers as u64, own.rounded.len())
+                };
+                let params = vec![0.5; forward.layout().params];
+                let packed = forward.pack(&params).unwrap();
+                forward.with_packed(&packed).unwrap();
+                assert_eq!(taken(&forward), (Forward::need(&net, precision, 33).unwrap(), 0), "{text} {precision:?}");
+                forward.with(&params).unwrap();
+                assert_eq!(taken(&forward).1, if precision == Precision::Bf16 { params.len() } else { 0 }, "{text}");
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Policies on a processor: blocks of accounts on threads of their own.
 
 use super::advantage::advantages;
-use super::collect::{Block, Draw, member_blocks};
+use super::collect::{Block, Draw, block_sizes, member_blocks};
 use super::loss::{LossSums, Taken, Terms};
 use super::loss_simd::{Targets, losses};
 use super::training::{Group, Member, Seen};
@@ -10,7 +10,7 @@ use super::{Ended, Hypers, memory::Memory};
 use compute::nets::{Batch, Forward, Hyper, Loss, Packed, Rows};
 use compute::population::Precision;
 use compute::random::Permutation;
-use compute::{Error, Result};
+use compute::{Error, Net, Result};
 use market::OBSERVED;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -38,6 +38,16 @@ enum Way {
     Memory(Box<Memory>),
 }
 
+/// Rows that go through the net of a block of so many accounts at once.
+fn rows_of(accounts: usize) -> usize {
+    accounts.max(CHUNK)
+}
+
+/// Bytes of the passes of a member that remembers nothing: each block has its own.
+pub(super) fn passes_need(net: &Net, precision: Precision, n_envs: u32) -> Result<u64> {
+    block_sizes(n_envs).iter().map(|block| Forward::need(net, precision, rows_of(block.len()))).sum()
+}
+
 impl Cpu {
     pub(super) fn new(group: &Group, members: &[Member], threads: usize) -> Result<Cpu> {
         let made = ThreadPoolBuilder::new().num_threads(threads).build();
@@ -48,7 +58,7 @@ impl Cpu {
             let way = Way::Memory(Box::new(Memory::new(group, &blocks, threads.current_num_threads())?));
             return Ok(Cpu { threads, blocks, way });
         }
-        let pass = |block: &Block| Forward::new(&group.net, group.precision, block.len().max(CHUNK));
+        let pass = |block: &Block| Forward::new(&group.net, group.precision, rows_of(block.len()));
         let passes = blocks.iter().map(|blocks| blocks.iter().map(pass).collect()).collect::<Result<_>>()?;
         let shuffled = Box::new(Shuffled::new(members.len(), (n_envs * n_steps) as usize, group.batch));
         Ok(Cpu { threads, blocks, way: Way::Plain { passes, shuffled } })
@@ -119,7 +129,7 @@ fn collect(
         tasks.into_par_iter().try_for_each(|(block, pass, packed, scales, member, from)| {
             let mut net = pass.with_packed(packed)?;
             let wide = actions.outputs() + 1;
-            let mut out = vec![0.0; block.len().max(CHUNK) * wide];
+            let mut out = vec![0.0; rows_of(block.len()) * wide];
             block.begin();
             for t in 0..steps {
                 let view = block.environment.view();

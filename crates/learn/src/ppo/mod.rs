@@ -236,7 +236,10 @@ impl Ppo {
                 members.len() as u64 * rows * BLOCK_BYTES
                     + memory::need(&config.net, hypers, config.recipe.batch, members.len(), *threads)?
             }
-            Opened::Cpu { .. } => members.len() as u64 * (rows * BLOCK_BYTES + 12 * config.params()? as u64),
+            Opened::Cpu { .. } => {
+                let passes = cpu::passes_need(&config.net, config.recipe.precision, hypers.n_envs)?;
+                members.len() as u64 * (rows * BLOCK_BYTES + 12 * config.params()? as u64 + passes)
+            }
             Opened::Cuda(context) => cuda::need(context, self, members)?,
         };
         Ok(nets + rollouts)

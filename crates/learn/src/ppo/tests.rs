@@ -6,7 +6,7 @@ use super::walk::{Walker, walk_pieces};
 use super::{Actions, EntropyBand, Hypers, Ppo, Reward, memory, updates_between, walk_cost};
 use crate::{DeviceBudget, Learner, MemberKey, Training};
 use compute::net::{Layout, flatten};
-use compute::population::{Pins, Precision};
+use compute::population::{Pace, Pins, Precision};
 use compute::{Budget, Choice, Opened};
 
 const ENVS: u32 = 37;
@@ -224,6 +224,21 @@ fn validations_cost_a_twentieth() {
     }
     // Short trainings are validated a few times all the same.
     assert_eq!([1, 3, 4, 10, 100].map(|updates| updates_between(100_000_000, &small, updates)), [1, 1, 1, 2, 25]);
+}
+
+/// The plan counts what each block of accounts passes its rows through.
+#[test]
+fn memory_counts_the_passes_of_blocks() {
+    let at = processor();
+    let key = MemberKey { config: 0, fold: 0, seed: 0 };
+    let need = |n_envs, layers| {
+        let made = ppo((Actions::Discrete, Precision::F32, layers, Reward::Growth), n_envs, BATCH);
+        made.needs(&at.device, &[key], Pace::default()).unwrap()
+    };
+    // Of 16 and 64 accounts one block and four, each with 256 rows of two towers of 512 outputs at least.
+    let wide = need(64, "512 | 512") - need(16, "512 | 512");
+    let narrow = need(64, "8 | 8") - need(16, "8 | 8");
+    assert!(wide - narrow >= 3 * 256 * 2 * (512 - 16) * 4, "{wide} and {narrow}");
 }
 
 fn ppo_hypers() -> Hypers {
