@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// Pieces that a span of time is cut into, about.
 const PIECES: usize = 64;
-/// A piece of one symbol has at least so many rows, where its stretch has.
+/// The longest piece of a short span has so many rows, however many pieces that are: shorter ones would mostly be what
+/// opening and closing costs.
 const SHORTEST: usize = 64;
 /// A short span of several symbols is cut into at least so many pieces, unless they have fewer rows than this.
 const FEWEST: usize = 8;

@@ -36,13 +36,8 @@ pub(crate) fn tested<'a>(
     let test = TestBlocks::new(experiment, data)?;
     let mut notes = test.table.notes.clone();
     let refit = experiment.settings.refit.is_some();
-    let flat = members.iter().filter(|m| !is_above_flat(m)).count();
-    if flat > 0 && !refit {
-        let (stay, they) = if flat == 1 { ("stays", "it") } else { ("stay", "they") };
-        notes.push(format!(
-            "{flat} of {} {stay} flat: what {they} earned on validation data is not above 0 by a standard error",
-            format_plural(members.len() as u64, "member")
-        ));
+    if !refit {
+        notes.extend(flat_notes(members));
     }
     let Experiment { source, settings, at, .. } = experiment;
     let tables = match &at.device {
@@ -74,10 +69,39 @@ pub(crate) fn tested<'a>(
 
 /// Whether a member earned more than one standard error on its validation; else it is deployed flat.
 fn is_above_flat(member: &Trained) -> bool {
-    let Some(best) = &member.best else { return false };
-    let seen = member.history.iter().find(|v| v.unit == best.unit);
-    let error = seen.and_then(|v| v.metrics.get("valid_error")).unwrap_or(f64::INFINITY);
-    best.score > error
+    member.best.as_ref().is_some_and(|best| best.score > error_of(member).unwrap_or(f64::INFINITY))
+}
+
+/// The standard error of a member's best validation; none where it is of a single block of time.
+fn error_of(member: &Trained) -> Option<f64> {
+    let best = member.best.as_ref()?;
+    let seen = member.history.iter().find(|v| v.unit == best.unit)?;
+    seen.metrics.get("valid_error")
+}
+
+/// How many members stay flat where they are deployed, and why.
+fn flat_notes(members: &[Trained]) -> impl Iterator<Item = String> {
+    let (unknown, near): (Vec<&Trained>, Vec<&Trained>) = members
+        .iter()
+        .filter(|m| !is_above_flat(m))
+        .partition(|m| m.best.as_ref().is_some_and(|b| b.score > 0.0) && error_of(m).is_none());
+    let all = format_plural(members.len() as u64, "member");
+    let note = move |flat: usize, why: fn(bool) -> String| {
+        let stay = if flat == 1 { "stays" } else { "stay" };
+        (flat > 0).then(|| format!("{flat} of {all} {stay} flat: {}", why(flat == 1)))
+    };
+    let near = note(near.len(), |one| {
+        let they = if one { "it" } else { "they" };
+        format!("what {they} earned on validation data is not above 0 by a standard error")
+    });
+    let unknown = note(unknown.len(), |one| {
+        let their = if one { "its" } else { "their" };
+        format!(
+            "{their} validation is a single block of time, which has no standard error; fewer <split.folds> or more data \
+             make it longer"
+        )
+    });
+    near.into_iter().chain(unknown)
 }
 
 /// The same of the net of a member that searches, without the search: its validation measured both.
@@ -514,5 +538,22 @@ mod tests {
         // An error that is not known, as of a single block of time, is no reason to trade.
         assert!(!is_above_flat(&member(1.0, None)) && !is_above_flat(&member(1.0, Some(f64::INFINITY))));
         assert!(!is_above_flat(&Trained { best: None, ..member(1.0, Some(0.1)) }));
+    }
+
+    #[test]
+    fn notes_say_why_members_stay_flat() {
+        let (above, near, below) = (member(1.01, Some(1.0)), member(0.5, Some(1.0)), member(-0.5, None));
+        let notes = |members: &[&Trained]| {
+            let members: Vec<Trained> = members.iter().map(|m| (*m).clone()).collect();
+            flat_notes(&members).collect::<Vec<_>>()
+        };
+        assert!(notes(&[&above]).is_empty());
+        let both = notes(&[&above, &near, &member(1.0, Some(f64::INFINITY)), &below]);
+        let [few, unknown] = &both[..] else { panic!("{both:?}") };
+        assert!(
+            few.starts_with("2 of 4 members stay flat: what they earned") && few.ends_with("a standard error"),
+            "{few}"
+        );
+        assert!(unknown.starts_with("1 of 4 members stays flat: its validation is a single block"), "{unknown}");
     }
 }
