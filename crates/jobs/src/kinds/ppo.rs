@@ -234,3 +234,93 @@ impl Kind for PpoKind {
         tested(experiment, members, None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compute::population::{Precision, Shape};
+
+    /// Every hyper-parameter is that of its setting: all have values of their own.
+    #[test]
+    fn hyper_parameters_are_those_of_their_settings() {
+        let of = |more: &[&str]| {
+            let mut settings = Settings::default();
+            let all = [
+                "n_envs=24",
+                "n_steps=48",
+                "n_epochs=3",
+                "gamma=0.91",
+                "gae_lambda=0.82",
+                "clip_range=0.13",
+                "clip_range_vf=0.37",
+                "normalize_advantage=false",
+                "vf_coef=0.61",
+                "target_kl=0.02",
+                "entropy=0.25..0.75",
+                "episode=77",
+                "drawdown_weight=1.5",
+            ];
+            for set in all.iter().chain(more) {
+                settings.set(&format!("ppo.{set}")).unwrap();
+            }
+            hypers(&settings)
+        };
+        let all = Hypers {
+            n_envs: 24,
+            n_steps: 48,
+            n_epochs: 3,
+            gamma: 0.91,
+            gae_lambda: 0.82,
+            clip: Clip { policy: 0.13, value: Some(0.37) },
+            normalize_advantage: false,
+            vf_coef: 0.61,
+            target_kl: Some(0.02),
+            entropy: EntropyBand { least: 0.25, most: 0.75 },
+            episode: 77,
+            actions: Actions::Discrete,
+            reward: Reward::Growth,
+        };
+        assert_eq!(of(&[]), all);
+        assert_eq!(of(&["reward=drawdown"]), Hypers { reward: Reward::Drawdown(1.5), ..all });
+        assert_eq!(of(&["reward=sharpe"]), Hypers { reward: Reward::Sharpe, ..all });
+        let free = Hypers { clip: Clip { policy: 0.13, value: None }, target_kl: None, ..all };
+        assert_eq!(of(&["clip_range_vf=none", "target_kl=none", "normalize_advantage=true"]).clip, free.clip);
+        assert_eq!(of(&["clip_range_vf=none", "target_kl=none"]), free);
+        assert!(of(&["normalize_advantage=true"]).normalize_advantage);
+        let continuous = of(&["actions=continuous", "entropy=auto"]);
+        let entropy = EntropyBand { least: -1.5, most: 1.5 };
+        assert_eq!(continuous, Hypers { actions: Actions::Continuous, entropy, ..all });
+        assert_eq!(of(&["entropy=auto"]).entropy, EntropyBand { least: 0.2, most: 0.8 });
+    }
+
+    /// The recipe goes by the settings of policies: minibatch, rate, limit of the gradient and schedule.
+    #[test]
+    fn a_config_is_that_of_its_settings() {
+        let mut settings = Settings::default();
+        for set in [
+            "ppo.n_envs=24",
+            "ppo.n_steps=48",
+            "ppo.batch_size=96",
+            "ppo.learning_rate=0.002",
+            "ppo.max_grad_norm=0.7",
+            "ppo.schedule=cosine",
+            "train.precision=bf16",
+            "seed=5",
+        ] {
+            settings.set(set).unwrap();
+        }
+        let net = "row:3 + account:dense8 / 8t | 8t / policy:3 | value:1".parse().unwrap();
+        let device = Opened::Cpu { threads: 1 };
+        let Config { recipe, rate, .. } = config(&settings, &net, &device);
+        assert_eq!((recipe.batch, rate, recipe.seed), (96, 0.002, 5));
+        assert_eq!((recipe.optimiser.clip, recipe.optimiser.eps, recipe.optimiser.decay), (Some(0.7), 1e-5, 0.0));
+        assert_eq!((recipe.precision, recipe.schedule.shape), (Precision::Bf16, Shape::Cosine));
+        // An update is the largest minibatch, and an eighth of it the usual one.
+        for (batch, rows) in [("100000", 24 * 48), ("auto", 24 * 48 / 8)] {
+            settings.set(&format!("ppo.batch_size={batch}")).unwrap();
+            assert_eq!(config(&settings, &net, &device).recipe.batch, rows, "{batch}");
+        }
+        settings.set("ppo.max_grad_norm=none").unwrap();
+        assert_eq!(config(&settings, &net, &device).recipe.optimiser.clip, None);
+    }
+}
