@@ -1,5 +1,7 @@
 //! What hyper-parameters do to an update, and how and how often policies are validated.
 
+mod replay;
+
 use super::cuda::tests::{Case, card, ppo};
 use super::training::PpoTraining;
 use super::walk::{Walker, walk_pieces};

@@ -358,13 +358,13 @@ fn rollouts_of_wide_nets_do_not_depend_on_company() {
 }
 
 /// A net on the host, row by row or with what it remembers of each.
-enum HostPass {
+pub(crate) enum HostPass {
     Plain(Box<Forward>, Vec<f32>),
     Memory(Box<Stepper>),
 }
 
 impl HostPass {
-    fn new(net: &Net, precision: Precision, params: &[f32]) -> HostPass {
+    pub(crate) fn new(net: &Net, precision: Precision, params: &[f32]) -> HostPass {
         if net.has_memory() {
             let mut stepper = Stepper::new(net, precision, 64).unwrap();
             stepper.take(params).unwrap();
@@ -373,7 +373,7 @@ impl HostPass {
         HostPass::Plain(Box::new(Forward::new(net, precision, 64).unwrap()), params.to_vec())
     }
 
-    fn run(&mut self, rows: Rows<'_>, states: &mut [f32], out: &mut [f32]) {
+    pub(crate) fn run(&mut self, rows: Rows<'_>, states: &mut [f32], out: &mut [f32]) {
         match self {
             HostPass::Plain(pass, params) => pass.with(params).unwrap().run(rows, out).unwrap(),
             HostPass::Memory(stepper) => stepper.step(rows, states, out).unwrap(),
