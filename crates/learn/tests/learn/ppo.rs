@@ -88,6 +88,12 @@ pub(crate) fn spec(hypers: Hypers, updates: u32) -> Spec {
     Spec { configs, hypers: vec![hypers], units: vec![updates], stop_after: None, patience: updates, seeds: 2 }
 }
 
+fn spec_in(precision: Precision, hypers: Hypers, updates: u32) -> Spec {
+    let mut spec = spec(hypers, updates);
+    spec.configs[0].recipe.precision = precision;
+    spec
+}
+
 pub(crate) fn at(threads: usize) -> DeviceBudget {
     DeviceBudget { device: Opened::new(Choice::Cpu, threads).unwrap().0, budget: Budget::default() }
 }
@@ -166,19 +172,23 @@ fn who_adopts_keeps_its_accounts() {
 /// Where the column is right 9 times of 10, following it earns 20 bp · 0.8 a bar but for the costs of turning.
 #[test]
 fn policies_find_what_is_there() {
-    for (actions, updates) in [(Actions::Discrete, 30), (Actions::Continuous, 360)] {
+    for (precision, actions, updates) in [
+        (Precision::F32, Actions::Discrete, 30),
+        (Precision::Bf16, Actions::Discrete, 30),
+        (Precision::F32, Actions::Continuous, 360),
+    ] {
         let (problem, data, folds) = market(3, 0.9, 1e-4);
-        let ppo = Ppo::new(&problem, &data, &folds, spec(hypers(actions), updates)).unwrap();
+        let ppo = Ppo::new(&problem, &data, &folds, spec_in(precision, hypers(actions), updates)).unwrap();
         let members = run(&ppo, 2, None).members;
         // Half of the bars turn: 0.8 · 20 bp less 2 sides of 1 bp on half of them.
         let possible = 16.0 - 1.0;
         for member in &members {
             let best = member.best.as_ref().expect("a best");
-            assert!(best.score > 0.8 * possible, "{actions:?}: {} of {possible} bp", best.score);
+            assert!(best.score > 0.8 * possible, "{precision:?} {actions:?}: {} of {possible} bp", best.score);
             let last = &member.history.last().expect("validated").metrics;
             let band = hypers(actions).entropy;
             let entropy = last.get("entropy").expect("an entropy");
-            assert!(entropy > f64::from(band.least) - 0.1, "{actions:?}: {entropy}");
+            assert!(entropy > f64::from(band.least) - 0.1, "{precision:?} {actions:?}: {entropy}");
         }
     }
 }
@@ -256,18 +266,20 @@ pub(crate) fn bits(outcome: &Outcome) -> Vec<(Vec<u32>, Vec<u64>)> {
 fn the_same_bits_for_any_threads_and_after_a_stop() {
     let (problem, data, folds) = market(3, 0.8, 1e-4);
     let hypers = Hypers { reward: Reward::Drawdown(0.5), ..hypers(Actions::Discrete) };
-    let ppo = Ppo::new(&problem, &data, &folds, spec(hypers, 6)).unwrap();
-    let whole = bits(&run(&ppo, 1, None));
-    for threads in [2, 5] {
-        assert_eq!(bits(&run(&ppo, threads, None)), whole, "{threads} threads");
-    }
-    // Stopped after every update once, and continued from what was kept.
-    for stop_at in 1..6u32 {
-        let state = stopped(&ppo, &at(2), stop_at);
-        for snapshot in &state.running {
-            assert_eq!(ppo.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
+    for precision in [Precision::F32, Precision::Bf16] {
+        let ppo = Ppo::new(&problem, &data, &folds, spec_in(precision, hypers, 6)).unwrap();
+        let whole = bits(&run(&ppo, 1, None));
+        for threads in [2, 5] {
+            assert_eq!(bits(&run(&ppo, threads, None)), whole, "{precision:?}: {threads} threads");
         }
-        assert_eq!(bits(&run(&ppo, 1, Some(state))), whole, "stopped after {stop_at}");
+        // Stopped after every update once, and continued from what was kept.
+        for stop_at in 1..6u32 {
+            let state = stopped(&ppo, &at(2), stop_at);
+            for snapshot in &state.running {
+                assert_eq!(ppo.read_snapshot(&snapshot.bytes).unwrap(), *snapshot);
+            }
+            assert_eq!(bits(&run(&ppo, 1, Some(state))), whole, "{precision:?}: stopped after {stop_at}");
+        }
     }
 }
 
