@@ -109,8 +109,13 @@ const ABREAST: usize = 32;
 const BRIEF: f64 = 2e10;
 const STEPS_LEAST: u32 = 64;
 
-/// How a row of a validation costs beside a step of an individual, about: it goes through a net of any shape.
+/// What a row of a validation costs, in steps of an individual, about: it goes through a net of any shape.
 const ROW_COST: u64 = 3;
+/// The same where individuals trade on a card: validations are walked on the processor, and while a row is, a full card
+/// takes so many steps.
+const ROW_COST_ON_CARD: u64 = 200;
+/// Validations of a training at least, unless it has fewer generations.
+const FEWEST_VALIDATIONS: u32 = 4;
 
 /// A way of searching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,11 +270,19 @@ impl Evolve {
         f64::from(*rate) * recipe.schedule.factor(generation + 1, generations)
     }
 
-    /// Generations between two validations: about a twentieth of the time goes into them.
-    fn validate_every(&self, config: usize) -> u32 {
-        let walked = 20 * ROW_COST * self.folds.walked();
-        validate_every(self.units(config), walked, self.spec.hypers[config].steps())
+    /// Generations between two validations on a device.
+    fn validate_every(&self, device: &Opened, config: usize) -> u32 {
+        let on_card = matches!(device, Opened::Cuda(context) if cuda::fits(context, self, config).is_some());
+        generations_between(on_card, self.folds.walked(), &self.spec.hypers[config], self.units(config))
     }
+}
+
+/// Generations between two validations of so many rows: at most a twentieth of the time goes into them, by what is
+/// computed and by no clock, so that the same run is validated after the same generations. A card counts as full, as it
+/// is with many members. Trainings that are too short for that have [`FEWEST_VALIDATIONS`].
+fn generations_between(on_card: bool, rows: u64, hypers: &Hypers, generations: u32) -> u32 {
+    let walk = rows * if on_card { ROW_COST_ON_CARD } else { ROW_COST };
+    validate_every(generations, 20 * walk, hypers.steps()).min((generations / FEWEST_VALIDATIONS).max(1))
 }
 
 /// What an individual's weights are laid for; those that individuals share are f32 on a processor.
@@ -425,5 +438,34 @@ impl Learner for Evolve {
 
     fn read_snapshot(&self, bytes: &[u8]) -> compute::Result<Snapshot> {
         training::read_snapshot(self, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Validations take at most a twentieth of what generations cost, where the training is long enough for that: on a
+    /// card there are fewer of them, since they are walked on the processor.
+    #[test]
+    fn validations_take_a_twentieth_on_every_device() {
+        let (algorithm, actions, fitness) = (Algorithm::OpenAi, Actions::Discrete, Fitness::Growth);
+        let (population, n_envs, n_steps) = (128, 8, 256);
+        let hypers = Hypers { algorithm, population, sigma: 0.1, rank: 0, n_envs, n_steps, actions, fitness };
+        for (on_card, rows, generations, expected) in [
+            (false, 10_000, 191, 3),
+            (true, 10_000, 191, 47),
+            (true, 10_000, 20_000, 153),
+            (false, 1_000_000, 20_000, 229),
+            (true, 1_000_000, 20_000, 5_000),
+            (true, 64, 10_000, 40),
+            (true, 10_000, 3, 1),
+        ] {
+            let every = generations_between(on_card, rows, &hypers, generations);
+            assert_eq!(every, expected, "on a card {on_card}: {rows} rows, {generations} generations");
+            let walk = rows * if on_card { ROW_COST_ON_CARD } else { ROW_COST };
+            let is_short = u64::from(generations) * hypers.steps() < 80 * walk;
+            assert!(is_short || 20 * walk <= u64::from(every) * hypers.steps(), "{rows} rows take more");
+        }
     }
 }

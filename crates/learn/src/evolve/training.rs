@@ -156,7 +156,7 @@ impl EvolveTraining {
             card,
             fitness: (0..keys.len() * hypers.population as usize).map(|_| AtomicU64::new(0)).collect(),
             each,
-            every: evolve.validate_every(kind),
+            every: evolve.validate_every(&at.device, kind),
             units: evolve.units(kind),
             memory: evolve.needs(&at.device, keys, Pace::default())?,
             evolve: evolve.clone(),
