@@ -427,14 +427,13 @@ impl Training for EvolveTraining {
         }
         let mut scores = Vec::new();
         let config = &self.evolve.spec.configs[self.kind];
-        // A policy is deployed in f32, and where its individuals trade on a processor it is selected so too.
-        let precision = if self.card.is_some() { config.recipe.precision } else { Precision::F32 };
         for member in self.members.iter_mut().filter(|m| m.due) {
             let (folds, fold) = (&self.evolve.folds, member.key.fold);
             let walker = Walker {
                 net: &config.net,
                 params: &self.stack.scatter(member.search.mean()),
-                precision,
+                // A policy is deployed in f32, and so it is selected in f32 whatever its individuals compute in.
+                precision: Precision::F32,
                 tables: &self.tables,
                 scales: &member.scales,
                 actions: self.evolve.spec.hypers[self.kind].actions,
@@ -573,7 +572,7 @@ mod tests {
     use super::super::{Algorithm, Normals, Spec};
     use super::*;
     use crate::Config;
-    use crate::ppo::card_tests::{FEATURES, market};
+    use crate::ppo::card_tests::{FEATURES, card, market};
     use crate::ppo::{Actions, continuous_target};
     use account::{Account, Action, step};
     use compute::nets::{Forward, Rows};
@@ -598,11 +597,16 @@ mod tests {
         DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() }
     }
 
+    /// A search of one member on a device.
+    fn begin(evolve: &Evolve, at: &DeviceBudget) -> EvolveTraining {
+        let tables = evolve.problem().tables(&at.device, at.budget).unwrap();
+        EvolveTraining::new(evolve, at, &tables, &[KEY]).unwrap()
+    }
+
     /// A search of one member on a market, behind its first generation.
     fn first_generation(hypers: Hypers, precision: Precision, layers: &str) -> (Evolve, EvolveTraining) {
-        let (evolve, at) = (evolve(hypers, precision, layers), at());
-        let tables = evolve.problem().tables(&at.device, at.budget).unwrap();
-        let mut training = EvolveTraining::new(&evolve, &at, &tables, &[KEY]).unwrap();
+        let evolve = evolve(hypers, precision, layers);
+        let mut training = begin(&evolve, &at());
         training.advance(1).unwrap();
         (evolve, training)
     }
@@ -668,27 +672,32 @@ mod tests {
         assert!(evolve(hypers(64, 4, 256), Precision::F32, "64t-64t").brief(&at().device, &[KEY]).is_none());
     }
 
-    /// A policy whose individuals are rounded is selected by what is deployed: its weights in f32.
+    /// A policy whose individuals are rounded is selected by what is deployed, on any device: its weights in f32.
     #[test]
-    fn validations_are_in_f32_on_a_processor() {
-        let (evolve, mut training) = first_generation(hypers(16, 2, 60), Precision::Bf16, "64t-64t");
-        while !training.progress()[0].due {
-            training.advance(1).unwrap();
-        }
-        let score = training.validate().unwrap()[0].score;
-        let (folds, config, params) = (&evolve.folds, &evolve.spec.configs[0], training.weights(KEY.id()).unwrap());
-        let growth = |precision| {
-            let walker = Walker {
-                net: &config.net,
-                params: &params,
-                precision,
-                tables: &training.tables,
-                scales: &training.members[0].scales,
-                actions: Actions::Discrete,
+    fn validations_are_in_f32() {
+        for at in [Some(at()), card()].into_iter().flatten() {
+            let evolve = evolve(hypers(16, 2, 60), Precision::Bf16, "64t-64t");
+            let mut training = begin(&evolve, &at);
+            while !training.progress()[0].due {
+                training.advance(1).unwrap();
+            }
+            assert_eq!(training.card.is_some(), matches!(at.device, Opened::Cuda(_)));
+            let score = training.validate().unwrap()[0].score;
+            let (folds, config) = (&evolve.folds, &evolve.spec.configs[0]);
+            let params = training.weights(KEY.id()).unwrap();
+            let growth = |precision| {
+                let walker = Walker {
+                    net: &config.net,
+                    params: &params,
+                    precision,
+                    tables: &training.tables,
+                    scales: &training.members[0].scales,
+                    actions: Actions::Discrete,
+                };
+                1e4 * folds.growth(0, &walk_pieces(walker, &folds.data, &folds.valid[0]).unwrap()).0
             };
-            1e4 * folds.growth(0, &walk_pieces(walker, &folds.data, &folds.valid[0]).unwrap()).0
-        };
-        assert_eq!((config.recipe.precision, score), (Precision::Bf16, growth(Precision::F32)));
+            assert_eq!((config.recipe.precision, score), (Precision::Bf16, growth(Precision::F32)));
+        }
     }
 
     /// The outputs of individual `x` on one row: in f32 by the pass of other nets, in bf16 by its own for one row.
