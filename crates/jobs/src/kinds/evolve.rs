@@ -18,9 +18,9 @@ use crate::{EvolveAlgorithm, EvolveSettings, PpoSettings, RewardKind, Settings};
 use compute::Opened;
 use compute::population::{Precision, Recipe, Schedule};
 use features::Input;
-use files::{Result, format_count};
+use files::{Result, format_count, format_plural};
 use judge::split::Splits;
-use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Speed, TrainStretches, has_kernels};
+use learn::evolve::{Algorithm, Evolve, Fitness, Hypers, Speed, TrainStretches, has_kernels, missing_kernels};
 use learn::{Config, Learner, Trained};
 use serde_json::{Value, json};
 use shape::{GenerationShape, Open};
@@ -103,6 +103,22 @@ fn config(settings: &Settings, net: &compute::Net, device: &Opened) -> Result<Co
     (recipe.optimiser.decay, recipe.optimiser.clip) = (settings.evolve.decay as f32, None);
     recipe.schedule = Schedule { shape: settings.ppo.schedule, ..recipe.schedule };
     Ok(Config { net: net.clone(), recipe, rate: EvolveKind.rate(settings, batch) })
+}
+
+/// That individuals trade on the processor although a card was opened, and why, where they do; `missing` is why there
+/// are no kernels.
+fn beside_card(card: &str, settings: &Settings, missing: impl FnOnce() -> Option<String>) -> Option<String> {
+    let in_f32 = (settings.train.precision == Some(Precision::F32))
+        .then(|| "they compute in f32, as <train.precision=f32> says, and kernels in bf16".to_string());
+    let why = missing().or(in_f32);
+    why.map(|why| {
+        format!(
+            "individuals trade on the processor with {}, not on {card}: {why}. Whole generations run on an NVIDIA GPU in \
+             bf16 where the net reads one table of at most 120 features and has two layers of at most 64, or on a Hopper \
+             GPU of at most 256 with an <evolve.rank> of 1 to 8 (at most 72 features where one is wider than 128)",
+            format_plural(settings.threads() as u64, "thread")
+        )
+    })
 }
 
 /// Steps of a generation, in the mean.
@@ -202,7 +218,8 @@ impl Kind for EvolveKind {
         let hypers = each().map(|(own, net)| hypers_of(own, net)).collect();
         let spec = spec(settings, configs, hypers, each().map(|(own, _)| generations(own)).collect());
         let own = &settings.evolve;
-        let speed = Speed { at_once: own.at_once.map(|n| n as u32), pinned: own.pinned };
+        let (at_once, threads) = (own.at_once.map(|n| n as u32), Some(settings.threads()));
+        let speed = Speed { at_once, pinned: own.pinned, threads };
         let evolve = Evolve::new(&source.problem, &episodes(data, settings)?, &splits.folds, spec)?;
         Ok(Box::new(evolve.at_speed(speed).stopped_by(stop_flag())))
     }
@@ -230,6 +247,20 @@ impl Kind for EvolveKind {
             used.write(settings);
         }
         Ok(notes)
+    }
+
+    fn device_notes(&self, settings: &Settings, source: &Source, device: &Opened) -> Vec<String> {
+        let Opened::Cuda(context) = device else { return Vec::new() };
+        if pbt::is_pbt(settings) {
+            return Vec::new();
+        }
+        let card = format!("{} ({})", context.device(), context.gpu().name);
+        let mut notes: Vec<String> = Vec::new();
+        for ((_, own), net) in settings.configs().iter().zip(&source.nets) {
+            let missing = || missing_kernels(device, net, &hypers_of(own, net));
+            notes.extend(beside_card(&card, own, missing).filter(|note| !notes.contains(note)));
+        }
+        notes
     }
 
     fn fit_tuned(&self, settings: &mut Settings) -> Option<String> {
@@ -326,6 +357,24 @@ impl Kind for EvolveKind {
 mod tests {
     use super::*;
     use learn::{Metrics, Validation};
+
+    /// What runs beside a card is named with its reason and its threads, and nothing is said where all runs there.
+    #[test]
+    fn what_trades_beside_a_card_is_said() {
+        let mut settings = Settings::default();
+        settings.set("threads=3").unwrap();
+        let note = |settings: &Settings, missing: Option<&str>| {
+            beside_card("cuda:0 (a card)", settings, || missing.map(String::from))
+        };
+        assert_eq!(note(&settings, None), None);
+        let said = note(&settings, Some("the net has 3 hidden layers")).expect("a note");
+        let start =
+            "individuals trade on the processor with 3 threads, not on cuda:0 (a card): the net has 3 hidden layers.";
+        assert!(said.starts_with(start) && said.contains("two layers of at most 64"), "{said}");
+        settings.set("train.precision=f32").unwrap();
+        let said = note(&settings, None).expect("a note");
+        assert!(said.contains("<train.precision=f32>"), "{said}");
+    }
 
     /// Units, TensorBoard's axis and the pace of a member go by the steps that accounts take.
     #[test]

@@ -90,6 +90,11 @@ pub(crate) trait Kind: Sync {
         Ok(Vec::new())
     }
 
+    /// What does not run on the device that was opened, and why, as notes.
+    fn device_notes(&self, _settings: &Settings, _source: &Source, _device: &Opened) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Fits what was tuned to the timesteps of these settings, which it is in already; what was changed, as a note.
     fn fit_tuned(&self, _settings: &mut Settings) -> Option<String> {
         None

@@ -70,6 +70,7 @@ impl Experiment {
         }
         kind.fill_in(&mut settings, &source, &at.device);
         notes.extend(kind.fit(&mut settings, &source, &splits)?);
+        notes.extend(kind.device_notes(&settings, &source, &at.device));
         let learner = kind.learner(&source, &splits, &settings, &at.device)?;
         let plan = plan(&*learner, &at, tuned.as_ref())?;
         Ok(Experiment {

@@ -88,8 +88,15 @@ use views::Views;
 
 /// Whether individuals of such a config can trade on the card, in bf16; elsewhere they trade on the processor.
 pub fn has_kernels(device: &Opened, net: &compute::Net, hypers: &Hypers) -> bool {
-    let Opened::Cuda(context) = device else { return false };
-    Stack::new(net, Precision::F32).is_ok_and(|stack| cuda::shape(context, net, &stack, hypers).is_some())
+    matches!(device, Opened::Cuda(_)) && missing_kernels(device, net, hypers).is_none()
+}
+
+/// Why individuals of such a config trade on the processor beside the card that was opened, as half a sentence; none
+/// where the card has kernels for them, and where no card was opened.
+pub fn missing_kernels(device: &Opened, net: &compute::Net, hypers: &Hypers) -> Option<String> {
+    let Opened::Cuda(context) = device else { return None };
+    let Ok(stack) = Stack::new(net, Precision::F32) else { return Some("the net is no plain stack of layers".into()) };
+    cuda::shape(context.gpu(), net, &stack, hypers).err()
 }
 
 /// Whether threads can be kept on cores of their own on this operating system.
@@ -219,6 +226,9 @@ pub struct Speed {
     pub at_once: Option<u32>,
     /// Whether each thread stays on a core of its own.
     pub pinned: bool,
+    /// Threads where a card was opened and individuals trade on the processor, and of validations beside a card; none
+    /// takes those of the machine. A processor that was opened has its own number.
+    pub threads: Option<usize>,
 }
 
 impl Evolve {
@@ -240,6 +250,16 @@ impl Evolve {
     /// where they were before it. Whoever sets it must not go on training.
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Evolve {
         Evolve { stop, ..self }
+    }
+
+    /// Threads of the processor beside a device.
+    fn threads(&self, device: &Opened) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        match device {
+            Opened::Cpu { threads } => *threads,
+            Opened::Cuda(_) => self.speed.threads.unwrap_or_else(all),
+        }
+        .max(1)
     }
 
     /// The distribution that a member begins with.
@@ -382,7 +402,7 @@ impl Learner for Evolve {
             fewer
         };
         // All threads have individuals enough, in whole draws.
-        let tasks = 8 * training::threads(device).div_ceil(members.len().max(1)) as u32;
+        let tasks = 8 * self.threads(device).div_ceil(members.len().max(1)) as u32;
         let population = shrink(hypers.population, tasks.max(4)) / 2 * 2;
         let n_envs = shrink(hypers.n_envs, ABREAST as u32);
         let n_steps = shrink(hypers.n_steps, STEPS_LEAST);
@@ -412,7 +432,7 @@ impl Learner for Evolve {
             return Ok(cuda::need(self, kind, members.len(), &shape));
         }
         let (stack, hypers) = (&self.stacks[kind], &self.spec.hypers[kind]);
-        let threads = training::threads(device);
+        let threads = self.threads(device);
         let workers = threads as u64 * Worker::bytes(stack, hypers, hypers.draws_of_task(threads, self.speed.at_once));
         let shared = hypers.factors(stack).map_or(0, |own| 64 * own.base_lines + 256 * hypers.numbers(stack));
         let (accounts, steps) = (hypers.n_envs as usize, hypers.n_steps as usize);

@@ -85,14 +85,6 @@ impl Seen {
     }
 }
 
-/// Threads that individuals are divided among. With a card that has no kernels for them, those of the machine.
-pub(super) fn threads(device: &Opened) -> usize {
-    match device {
-        Opened::Cpu { threads } => *threads,
-        Opened::Cuda(_) => std::thread::available_parallelism().map_or(1, |n| n.get()),
-    }
-}
-
 impl EvolveTraining {
     pub(super) fn new(
         evolve: &Evolve,
@@ -102,7 +94,7 @@ impl EvolveTraining {
     ) -> Result<EvolveTraining> {
         let kind = evolve.group_config(keys);
         let (stack, hypers) = (Arc::clone(&evolve.stacks[kind]), &evolve.spec.hypers[kind]);
-        let count = threads(&at.device).max(1);
+        let count = evolve.threads(&at.device);
         let mut builder = ThreadPoolBuilder::new().num_threads(count);
         if evolve.speed.pinned {
             builder = builder.start_handler(crate::os::pin_thread);

@@ -147,7 +147,7 @@ fn the_same_bits_for_any_threads_and_after_a_stop() {
             assert_eq!(bits(&run(&evolve, threads, None)), whole, "{own:?}, {threads} threads");
         }
         for at_once in [1, 6, 1000] {
-            let paced = evolve.clone().at_speed(Speed { at_once: Some(at_once), pinned: at_once == 6 });
+            let paced = evolve.clone().at_speed(Speed { at_once: Some(at_once), pinned: at_once == 6, threads: None });
             assert_eq!(bits(&run(&paced, 2, None)), whole, "{own:?}, {at_once} at once");
         }
         let alone = Spec { seeds: 1, ..spec };

@@ -18,7 +18,7 @@ use super::{Algorithm, Evolve, Fitness, Hypers, separable};
 use crate::MemberKey;
 use crate::ppo::{Actions, EpisodeTable, episode_table, episode_table_bytes};
 use arguments::{Arrivals, Climb, Look, Rank, Searches, Spread, Sum, Trade};
-use compute::cuda::{Array, Context, Graph, Grid, Image, Kernel, Module, Plain, Slab, Stream};
+use compute::cuda::{Array, Context, Gpu, Graph, Grid, Image, Kernel, Module, Plain, Slab, Stream};
 use compute::population::{Optimiser, Precision, Scale};
 use compute::{Error, Net, Result, Tables, image};
 use market::OBSERVED;
@@ -93,48 +93,82 @@ pub(super) fn fits(context: &Context, evolve: &Evolve, kind: usize) -> Option<Sh
     if config.recipe.precision != Precision::Bf16 {
         return None;
     }
-    shape(context, &config.net, stack, hypers)
+    shape(context.gpu(), &config.net, stack, hypers).ok()
 }
 
-/// The kernels for such individuals, where there are any.
-pub(super) fn shape(context: &Context, net: &Net, stack: &Stack, hypers: &Hypers) -> Option<Shape> {
-    let [row, shown] = net.inputs.as_slice() else { return None };
-    let [first, second, _] = stack.layers.as_slice() else { return None };
+/// The kernels for such individuals on a card; else why there are none, as half a sentence.
+pub(super) fn shape(gpu: &Gpu, net: &Net, stack: &Stack, hypers: &Hypers) -> std::result::Result<Shape, String> {
+    let [row, shown] = net.inputs.as_slice() else {
+        return Err(format!("the net reads {} tables of features, and kernels read one", net.inputs.len().max(1) - 1));
+    };
+    let [first, second, _] = stack.layers.as_slice() else {
+        let hidden = stack.layers.len().max(1) - 1;
+        return Err(format!(
+            "the net has {hidden} hidden layer{}, and kernels are for two",
+            if hidden == 1 { "" } else { "s" }
+        ));
+    };
     let read = !row.dense && shown.dense && shown.features == OBSERVED;
     if stack.outputs() > 3 || !read {
-        return None;
+        return Err("the net does not read what kernels read".into());
     }
     let column = row.features.next_multiple_of(8);
     let widest = first.outputs.max(second.outputs);
-    let room = context.gpu().shared as usize;
+    let room = gpu.shared as usize;
     let made = |kind: Kind, steps: usize, threads: usize, shared: usize| {
         let (threads, shared) = (threads as u32, shared as u32);
         Shape { kind, steps, threads, shared, features: row.features, column }
     };
+    // The fewest steps that hold all inputs.
+    let steps_of = |all: &[usize]| {
+        let most = all.iter().max().map_or(0, |steps| steps * ROWS - OBSERVED);
+        let found = all.iter().find(|steps| **steps * ROWS >= column + OBSERVED);
+        found.copied().ok_or_else(|| {
+            format!("the net reads {} features, and kernels for layers as wide read at most {most}", row.features)
+        })
+    };
+    let narrow = |bytes: usize| Err(format!("a block needs {bytes} bytes of shared memory, and the GPU has {room}"));
     if hypers.rank > 0 {
         let (rank, envs) = (hypers.rank as usize, hypers.n_envs as usize);
+        if gpu.capability != HOPPER {
+            let (major, minor) = gpu.capability;
+            return Err(format!(
+                "kernels for individuals of low rank are for Hopper (compute capability 9.0), and this GPU has \
+                 {major}.{minor}"
+            ));
+        }
+        let Some((width, all)) = WIDTHS.into_iter().find(|(width, _)| widest <= *width) else {
+            return Err(format!("the net has layers of {widest}, and kernels are for at most {}", WIDTHS[2].0));
+        };
         // The draws of a tile have no more factors than there are columns for them.
         let seats = envs.min(SEATS).next_power_of_two().max((TILE / 2 / OWN * rank).next_power_of_two());
-        let (width, all) = WIDTHS.into_iter().find(|(width, _)| widest <= *width)?;
-        let steps = *all.iter().find(|steps| **steps * ROWS >= column + OBSERVED)?;
+        if seats > SEATS {
+            return Err(format!("the rank is {rank}, and kernels are for at most {OWN}"));
+        }
+        let steps = steps_of(all)?;
         // As `Room` of `evolve_low_rank.cu` has it.
         let common = (steps * 16 + width + OWN) * width * 2 + (2 * width + OWN) * 4;
         let tile = (steps * 16 + 2 * width) * OWN * 2 + 2 * OWN * (2 * width + OWN) * 2;
         let shared = common + TILES * tile;
-        let fits = context.gpu().capability == HOPPER && seats <= SEATS && shared + STATIC <= room;
-        return fits.then(|| made(Kind::LowRank { width, seats }, steps, TILES * 128, shared));
+        if shared + STATIC > room {
+            return narrow(shared + STATIC);
+        }
+        return Ok(made(Kind::LowRank { width, seats }, steps, TILES * 128, shared));
     }
     if widest > HIDDEN {
-        return None;
+        return Err(format!(
+            "the net has layers of {widest}, and kernels for individuals whose weights are all drawn are for at most \
+             {HIDDEN}"
+        ));
     }
-    let steps = [2, 5, 8].into_iter().find(|steps| steps * ROWS >= column + OBSERVED)?;
+    let steps = steps_of(&[2, 5, 8])?;
     // As `warp_mlp.cuh` lays them out.
     let slab = |rows: usize| rows * 32 + 32;
     let hidden = HIDDEN / 16;
     let weights = (steps + hidden) * slab(HIDDEN) + hidden * slab(8) + ((2 * HIDDEN + 8) * 4).next_multiple_of(32);
     let warps = (hypers.n_envs as usize).div_ceil(ROWS).min(WARPS);
     let shared = 2 * weights + 2 * warps * 2 * steps * slab(ROWS);
-    (shared <= room).then(|| made(Kind::Dense, steps, 64 * warps, shared))
+    if shared > room { narrow(shared) } else { Ok(made(Kind::Dense, steps, 64 * warps, shared)) }
 }
 
 /// How much there is of everything.

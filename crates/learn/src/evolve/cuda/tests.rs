@@ -1,12 +1,14 @@
 //! What a card did in a generation, done again on the processor.
 
+use super::super::stack::Stack;
 use super::super::training::EvolveTraining;
 use super::super::{Algorithm, Counted, Evolve, Fitness, Hypers, Normals, Spec, Strategy};
 use super::Kind;
 use crate::ppo::Actions;
 use crate::ppo::card_tests::{FEATURES, card, market, skip};
 use crate::{Config, DeviceBudget, Learner, MemberKey, Training};
-use compute::cuda::Array;
+use compute::Net;
+use compute::cuda::{Array, Gpu};
 use compute::population::{Precision, Recipe};
 use compute::{Budget, Choice, Opened};
 
@@ -107,6 +109,62 @@ fn search(evolve: &Evolve, p: usize) -> Box<dyn Strategy> {
 
 fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
+}
+
+/// What a card has no kernels for, and why; nets at the limits have some.
+#[test]
+fn what_evolves_beside_a_card_is_named() {
+    let gpu = |capability: (u32, u32), shared: u32| Gpu {
+        index: 0,
+        name: "a card".into(),
+        memory: 0,
+        capability,
+        multiprocessors: 1,
+        shared,
+        cache: 0,
+        clock_mhz: 0,
+        cuda: (13, 0),
+    };
+    let (hopper, ada) = (gpu(super::HOPPER, 232_448), gpu((8, 9), 101_376));
+    let low = Hypers { rank: 1, n_envs: 4, ..USUAL };
+    let few = Hypers { n_envs: 8, ..USUAL };
+    for (gpu, hypers, inputs, layers, why) in [
+        (&ada, few, "row:120", "64t-64t", None),
+        (&hopper, Hypers { rank: 8, ..low }, "row:120", "128t-128t", None),
+        (&hopper, low, "row:72", "256t-256t", None),
+        (
+            &hopper,
+            few,
+            "row:121",
+            "64t-64t",
+            Some("reads 121 features, and kernels for layers as wide read at most 120"),
+        ),
+        (
+            &hopper,
+            low,
+            "row:73",
+            "256t-256t",
+            Some("reads 73 features, and kernels for layers as wide read at most 72"),
+        ),
+        (&hopper, few, "row:20", "64t-65t", Some("layers of 65")),
+        (&hopper, low, "row:20", "257t-64t", Some("layers of 257, and kernels are for at most 256")),
+        (&hopper, few, "row:20", "64t-64t-64t", Some("has 3 hidden layers")),
+        (&hopper, few, "row:20", "64t", Some("has 1 hidden layer,")),
+        (&hopper, few, "row:20 + other:3", "64t-64t", Some("reads 2 tables")),
+        (&hopper, Hypers { rank: 9, ..low }, "row:20", "64t-64t", Some("the rank is 9, and kernels are for at most 8")),
+        (&ada, low, "row:20", "64t-64t", Some("this GPU has 8.9")),
+        (&gpu((7, 5), 16_384), few, "row:20", "64t-64t", Some("the GPU has 16384")),
+    ] {
+        let net: Net = format!("{inputs} + account:dense8 / {layers} / policy:3").parse().unwrap();
+        let stack = Stack::new(&net, Precision::F32).unwrap();
+        let found = super::shape(gpu, &net, &stack, &hypers).err();
+        let as_expected = match (&found, why) {
+            (None, None) => true,
+            (Some(found), Some(why)) => found.contains(why),
+            _ => false,
+        };
+        assert!(as_expected, "{net} of rank {}: {found:?} instead of {why:?}", hypers.rank);
+    }
 }
 
 /// Individuals are those of the processor before they are rounded, to the bit.
