@@ -73,7 +73,7 @@ Checks and chores of Fullbore.
 
 Environment: FULLBORE_CACHE (else XDG_CACHE_HOME/fullbore, else ~/.cache/fullbore) holds the virtual environments, tools and inputs;
 FULLBORE_BROWSER names a Chromium for the oracle of reports, which is else looked for on the PATH, or installed with apt-get by root;
-CI=true turns every skip but \"no GPU\" into a failure.";
+CI=true turns every skip into a failure but those for want of hardware (\"no GPU\", and instructions of the processor).";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

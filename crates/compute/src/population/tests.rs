@@ -51,7 +51,7 @@ pub(crate) fn say(what: &str) {
 
 /// As xtask's `test.rs` asks for.
 #[expect(clippy::print_stdout, reason = "this is how a skip is told")]
-fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     use std::io::Write;
     let log = std::env::var_os("FULLBORE_SKIP_LOG");
     match log.and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok()) {
