@@ -75,6 +75,53 @@ fn middles_go_where_those_of_evosax_go() {
     assert!(moved.abs() > 0.1, "nothing moved: {moved}");
 }
 
+/// A perturbation of low rank is a dense one: fed the products of its factors, computed by their definition in double
+/// precision, the dense search goes where the one of low rank goes.
+#[test]
+fn factors_move_the_middle_as_their_products_do() {
+    const LAYERS: [[usize; 2]; 2] = [[4, 3], [3, 2]];
+    // More than a slice of a sum.
+    const DRAWS: u32 = 70;
+    let d: usize = LAYERS.iter().map(|[inputs, outputs]| (inputs + 1) * outputs).sum();
+    let cost = |x: &[f32]| -> f64 { x.iter().enumerate().map(|(i, x)| (f64::from(*x) - 0.1 * i as f64).powi(2)).sum() };
+    for rank in [1, 3] {
+        // `A [r, inputs]`, `B [r, outputs]` and the biases' normals of each layer; weights `[inputs, outputs]`.
+        let product = |z: &[f32]| -> Vec<f32> {
+            let (mut left, mut dense) = (z.iter().map(|z| f64::from(*z)), Vec::new());
+            for [inputs, outputs] in LAYERS {
+                let [a, b, biases] =
+                    [rank * inputs, rank * outputs, outputs].map(|n| left.by_ref().take(n).collect::<Vec<f64>>());
+                for (input, output) in (0..inputs).flat_map(|i| (0..outputs).map(move |o| (i, o))) {
+                    let sum: f64 = (0..rank).map(|r| a[r * inputs + input] * b[r * outputs + output]).sum();
+                    dense.push((sum / (rank as f64).sqrt()) as f32);
+                }
+                dense.extend(biases.iter().map(|z| *z as f32));
+            }
+            assert!(left.next().is_none() && dense.len() == d);
+            dense
+        };
+        let (start, adam) = (vec![0.5; d], Optimiser { decay: 0.01, ..Optimiser::default() });
+        let mut low = LowRank::new(start.clone(), &LAYERS, rank, 0.1, adam);
+        let mut dense = OpenAi::new(start.clone(), 0.1, adam);
+        for number in 0..10 {
+            let normals = Counted { seed: 5, member: 2, generation: number, parameters: low.numbers() };
+            let mut z = vec![0.0; low.numbers()];
+            let mut table = Vec::new();
+            for draw in 0..DRAWS {
+                normals.fill(draw, 0, &mut z);
+                table.push(product(&z));
+            }
+            generation(&mut low, &normals, DRAWS, 0.05, &cost);
+            generation(&mut dense, &Listed(table), DRAWS, 0.05, &cost);
+            for (found, wanted) in low.mean().iter().zip(dense.mean()) {
+                assert!((found - wanted).abs() < 1e-5, "rank {rank}, generation {number}: {found} and {wanted}");
+            }
+        }
+        let moved = low.mean().iter().zip(&start).map(|(x, start)| (x - start).abs()).fold(0.0, f32::max);
+        assert!(moved > 0.1, "rank {rank} moves by {moved}");
+    }
+}
+
 /// Adam with decoupled decay, computed anew in double precision: the middle follows it, and decay matters.
 #[test]
 fn weights_decay_as_adam_with_decoupled_decay_has_it() {
