@@ -70,6 +70,7 @@ fn searches_on_a_card_find_what_is_there() {
     let mut wide = Hypers { rank: 1, ..hypers(Algorithm::OpenAi, Actions::Discrete) };
     wide.n_envs = 4;
     let all = ways().into_iter().map(|hypers| (hypers, "16t-16t")).chain([(wide, "256t-256t")]);
+    let mut searched = 0;
     for (hypers, layers) in all {
         let (problem, data, folds) = market(3, 0.9, 1e-4);
         let mut spec = spec(hypers, 60);
@@ -78,6 +79,7 @@ fn searches_on_a_card_find_what_is_there() {
         if !has_kernels(&at.device, &spec.configs[0].net, &hypers) {
             continue;
         }
+        searched += 1;
         let evolve = Evolve::new(&problem, &data, &folds, spec).unwrap();
         let outcome = run_at(&evolve, &at, None);
         for member in &outcome.members {
@@ -88,10 +90,12 @@ fn searches_on_a_card_find_what_is_there() {
         let resumed = bits(&run_at(&evolve, &at, Some(stopped(&evolve, &at, 2))));
         assert_eq!(resumed, bits(&outcome), "{hypers:?}: after a stop");
     }
+    // Every card takes individuals whose weights are all drawn.
+    assert!(searched >= 4, "{searched} searches have kernels");
 }
 
-/// Nets whose layers end within a line, fill one, and fill several, by factors of any rank: what they earn is what
-/// individuals that are made whole earn, but for rounding that turns a choice.
+/// Nets whose layers end within a line, fill one, and fill several, find what is there by factors of any rank. That
+/// their individuals earn what whole ones earn is tested beside the pass.
 #[test]
 fn wide_nets_evolve_by_factors() {
     for (layers, rank) in [("96t-200", 1), ("256t-256t", 1), ("17", 3)] {
