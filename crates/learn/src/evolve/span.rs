@@ -83,6 +83,12 @@ mod tests {
             const GENERATIONS: u32 = 500;
             for generation in 0..GENERATIONS {
                 spans.draw(&data, &train, &hypers, 7, [1, generation]);
+                // The bar behind the last decision is trained on too, and of the same symbol.
+                for ((first, steps), symbol) in spans.first.iter().zip(&spans.steps).zip(&spans.symbols) {
+                    let own = train.iter().find(|stretch| stretch.contains(first));
+                    assert!(own.is_some_and(|own| first + steps < own.end && *steps > 0), "{first} and {steps} steps");
+                    assert_eq!([data.symbol(*first), data.symbol(first + steps)], [*symbol; 2]);
+                }
                 taken += u64::from(population) * spans.all();
             }
             let (mean, counted) = (taken as f64 / f64::from(GENERATIONS), mean_steps(&hypers, &train));
