@@ -148,7 +148,8 @@ struct Population {
     /// `[individuals]`
     ids: Vec<u32>,
     own: Evolved,
-    /// `[individuals]` whether it was reported that it has stopped.
+    /// `[individuals]` whether it was reported that it has stopped. A snapshot has no word of it: it says who is
+    /// active, and of a population that goes on the others have stopped.
     reported: Vec<bool>,
 }
 
@@ -321,7 +322,9 @@ impl Training for PbtTraining {
             let going = own.iter().filter(|p| p.active);
             let furthest = going.max_by_key(|p| p.unit).or_else(|| own.iter().max_by_key(|p| p.unit));
             let (unit, step) = furthest.map_or((0, 0), |p| (p.unit, p.step));
-            let fault = own.iter().all(|p| p.fault.is_some()).then(|| own[0].fault.clone()).flatten();
+            let has_stopped = |(p, reported): (&Progress, &bool)| p.fault.is_some() || *reported;
+            let all_stopped = own.iter().zip(&population.reported).all(has_stopped);
+            let fault = own.iter().find_map(|p| p.fault.clone()).filter(|_| all_stopped);
             Progress {
                 id: population.key.id(),
                 active: own.iter().any(|p| p.active),
@@ -395,10 +398,15 @@ impl Training for PbtTraining {
             }
             self.inner.restore(&own)?;
         }
+        let n = self.pbt.population as usize;
+        let active: Vec<bool> = self.inner.progress()[at * n..][..n].iter().map(|p| p.active).collect();
+        let goes_on = active.contains(&true);
+        self.populations[at].reported = active.into_iter().map(|active| goes_on && !active).collect();
         self.populations[at].own = kept.population;
         self.set_factors(at)
     }
 
+    /// How far it is, its borders and so its random numbers stay its own.
     fn adopt(&mut self, from: u32, to: u32) -> Result<()> {
         let (from, to) = (self.population(from)?, self.population(to)?);
         for i in 0..self.pbt.population as usize {
@@ -508,6 +516,41 @@ mod tests {
             (units, end)
         };
         assert_eq!(run(), run());
+    }
+
+    /// Who had stopped before a run was resumed is not reported again, and counts where all the others stop too: then
+    /// the population has a fault.
+    #[test]
+    fn an_individual_that_stopped_before_a_resume_is_remembered() {
+        let case = (Actions::Discrete, Precision::F32, "16t | 16t", Reward::Growth);
+        let pbt = Pbt::new(ppo(case, 8, 96).with_seeds(1), 4, Some(1)).unwrap();
+        let at = DeviceBudget { device: Opened::new(Choice::Cpu, 2).unwrap().0, budget: Budget::default() };
+        let tables = pbt.problem().tables(&at.device, at.budget).unwrap();
+        let key = MemberKey { config: 0, fold: 0, seed: 0 };
+        let begin = || {
+            let inner = PpoTraining::new(&pbt.ppo, &at, &tables, &pbt.individuals(&[key]), &Pins::default()).unwrap();
+            let populations = vec![Population::new(&pbt, key)];
+            PbtTraining { pbt: pbt.clone(), inner, populations, messages: Vec::new() }
+        };
+        let poison = |training: &mut PbtTraining, at: usize| {
+            let (mean, square, step) = training.inner.nets().optimiser(at).unwrap();
+            training.inner.nets().set_optimiser(at, &vec![f32::NAN; mean.len()], &square, step).unwrap();
+        };
+        let mut before = begin();
+        poison(&mut before, 2);
+        before.advance(1).unwrap();
+        before.skip_validation().unwrap();
+        assert_eq!(before.messages().len(), 1);
+        let mut training = begin();
+        training.restore(&before.snapshot(key.id()).unwrap()).unwrap();
+        training.advance(1).unwrap();
+        training.skip_validation().unwrap();
+        assert!(training.messages().is_empty() && training.progress()[0].active);
+        assert_eq!(training.progress()[0].fault, None);
+        [0, 1, 3].into_iter().for_each(|at| poison(&mut training, at));
+        training.advance(1).unwrap();
+        let Progress { active, fault, .. } = &training.progress()[0];
+        assert!(!active && fault.is_some(), "all have stopped: {fault:?}");
     }
 
     #[test]
