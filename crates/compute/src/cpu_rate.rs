@@ -42,6 +42,14 @@ pub fn simd() -> Vec<&'static str> {
     found
 }
 
+/// The vector instructions that decide the bits of results, as one word: `avx2 avx512f avx512bf16`. Sums and curves go
+/// through registers of another width on another processor, and products of bf16 through tiles where there are some.
+pub fn instructions() -> String {
+    let decide = ["avx2", "avx512f", "avx512bf16", "amx-bf16", "neon"];
+    let found: Vec<&str> = simd().into_iter().filter(|name| decide.contains(name)).collect();
+    if found.is_empty() { "none".into() } else { found.join(" ") }
+}
+
 /// Side of the square matrices: three of them fit the second-level cache of most cores.
 const SIDE: usize = 256;
 

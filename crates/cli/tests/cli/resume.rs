@@ -105,8 +105,14 @@ fn run_without_checkpoint_resumes_only_with_its_settings() {
     moved["more"]["about"]["device"] = "NVIDIA H200".into();
     place.write("run/run.json", &moved.to_string());
     refused(&["its device is `NVIDIA H200`, this run's is `cpu`"]);
+    // Other instructions of a processor are said, and it goes on.
+    moved = asked.clone();
+    moved["more"]["about"]["instructions"] = "sse9".into();
+    place.write("run/run.json", &moved.to_string());
     let (again, exit) = place.json(&["runs", "resume", "run"]);
     assert_eq!((exit, &again["judged"]), (0, &run["judged"]), "{again}");
+    assert!(again["notes"].to_string().contains("than before (sse9)"), "{again}");
+    assert!(!run["notes"].to_string().contains("other instructions"), "{run}");
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub(crate) struct Folder {
     /// What is tried on what.
     tried: Trial,
     resumed: bool,
+    /// That a run goes on with other instructions than it had, and so with other bits.
+    other_bits: Option<String>,
     /// Let go last: until then the run is this process's.
     _lock: Lock,
 }
@@ -180,11 +182,17 @@ impl Folder {
                 // Which of several like it is all one.
                 Opened::Cuda(context) => context.gpu().name.clone(),
             },
+            instructions: match &at.device {
+                Opened::Cpu { .. } => compute::cpu_rate::instructions(),
+                Opened::Cuda(_) => String::new(),
+            },
             ..About::default()
         };
         let ledger = Ledger::open(&ledger_path()?)?;
+        let mut other_bits = None;
         let (mut run, trials, resumed) = if request.resume {
             let mut run = Run::read(&path)?;
+            other_bits = other_instructions(&noted(&run), &about);
             // Before its first checkpoint a run is what its folder says, and nothing else goes on under its trial.
             expect("the run in this folder", &noted(&run), &run.program, &about).map_err(|e| e.at(&path))?;
             let trials = started_trials(&run, &path)?;
@@ -218,15 +226,19 @@ impl Folder {
         if let Some(refit) = &settings.refit {
             run.more.insert("refit".into(), json!(refit));
         }
-        run.more
-            .insert("about".into(), json!({"net": about.net, "precision": about.precision, "device": about.device}));
+        let mut words = json!({"net": about.net, "precision": about.precision, "device": about.device});
+        if !about.instructions.is_empty() {
+            words["instructions"] = json!(about.instructions);
+        }
+        run.more.insert("about".into(), words);
         let noted = if let [one] = trials.as_slice() { json!(one) } else { json!(trials) };
         run.more.insert("ledger".into(), noted);
         let log = RunLog::open(&path, experiment)?;
         let writer = Writer::new(Store::open(&path.join("checkpoints"))?, &[])?;
         let keeper = Keeper { writer, about: about.clone() };
         let tried = trial(experiment, 0, &path);
-        let mut folder = Folder { path, run, about, log, keeper, ledger, trials, tried, resumed, _lock: lock };
+        let mut folder =
+            Folder { path, run, about, log, keeper, ledger, trials, tried, resumed, other_bits, _lock: lock };
         folder.note_recipe(experiment);
         Ok(folder)
     }
@@ -265,6 +277,10 @@ impl Folder {
         run: &mut TrainRun,
         tell: Teller<'_>,
     ) -> Result<Option<TrainState>> {
+        if let Some(note) = self.other_bits.take() {
+            tell(TrainEvent::Line(&note));
+            run.notes.push(note);
+        }
         let from = self.state(experiment, &mut run.notes, &mut |line| tell(TrainEvent::Line(line)))?;
         let Experiment { learner, plan, at, .. } = experiment;
         let before = self.pace(from.as_ref());
@@ -415,6 +431,18 @@ impl Folder {
     }
 }
 
+/// That a run goes on with other instructions of the processor than it had so far, where it says which those were. It
+/// is as valid as before, and no longer the run that it would have been.
+fn other_instructions(saved: &About, ours: &About) -> Option<String> {
+    let (before, now) = (&saved.instructions, &ours.instructions);
+    (!before.is_empty() && !now.is_empty() && before != now).then(|| {
+        format!(
+            "this run went on with other instructions of the processor ({now}) than before ({before}): it is as valid, but \
+             its bits are no longer those of an undisturbed run; FULLBORE_NO_AMX decides whether amx-bf16 is used"
+        )
+    })
+}
+
 /// What a run was trained on.
 pub(crate) fn run_data(run: &Path) -> Result<Select> {
     let folder = crate::runs::find_run(run)?;
@@ -530,6 +558,21 @@ pub(crate) fn json_text(value: &impl Serialize) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use learn::Best;
+
+    #[test]
+    fn other_instructions_are_said_and_not_refused() {
+        let about =
+            |instructions: &str| About { device: "cpu".into(), instructions: instructions.into(), ..About::default() };
+        let (narrow, wide, unknown) = (about("avx2"), about("avx2 avx512f"), about(""));
+        let said = other_instructions(&narrow, &wide).expect("other bits");
+        assert!(said.contains("(avx2 avx512f)") && said.contains("(avx2)") && said.contains("as valid"), "{said}");
+        // The same, a run that does not say, and a card that has none.
+        for (saved, ours) in [(&wide, &wide), (&unknown, &wide), (&wide, &unknown)] {
+            assert_eq!(other_instructions(saved, ours), None);
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        expect("the run", &narrow, version, &wide).expect("it goes on");
+    }
 
     #[test]
     fn a_manifest_stays_short_whatever_the_number_of_members() {

@@ -120,6 +120,7 @@ pub(super) fn noted(run: &Run) -> About {
         config: run.settings.clone(),
         precision: word("precision"),
         device: word("device"),
+        instructions: word("instructions"),
         ..About::default()
     }
 }

@@ -51,6 +51,10 @@ pub struct About {
     /// What it is trained on, by name: another device gives other bits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
+    /// The vector instructions that decide its bits, on a processor; empty on a card, and in what older programs wrote.
+    /// Others are no reason to refuse: the run goes on, with bits of its own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instructions: String,
     /// Steps done.
     pub step: u64,
     /// Epochs done.
