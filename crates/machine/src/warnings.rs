@@ -69,6 +69,10 @@ const VARIABLES: &[(&str, &str)] = &[
     ),
     ("CUDA_DEVICE_ORDER", "changes which card is cuda:0"),
     (
+        "FULLBORE_NO_AMX",
+        "keeps bf16 out of the tile registers of Intel's processors (AMX): it is slower there and has other bits; nothing changes on processors without them",
+    ),
+    (
         "MALLOC_ARENA_MAX",
         "limits the arenas of the C library's allocator: threads wait for each other where much is allocated",
     ),
@@ -183,6 +187,8 @@ mod tests {
         );
         check(none(), &[("LD_PRELOAD", "/usr/lib/libtcmalloc.so")], &[], false, &["replaces the allocator"]);
         check(none(), &[("LD_PRELOAD", "/usr/lib/libother.so")], &[], false, &[]);
+        // Our own: it changes bits, so a profile says that it was set.
+        check(none(), &[("FULLBORE_NO_AMX", "1")], &[], false, &["FULLBORE_NO_AMX=1: keeps bf16 out of the tile"]);
     }
 
     #[test]
