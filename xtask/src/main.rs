@@ -61,7 +61,7 @@ Checks and chores of Fullbore.
   cargo xtask soak writers [--rounds N] [--fullbore PATH]
                                           two and four `fullbore data add` at once under one name, N rounds (default
                                           1000); outcome into bench/SOAK.md
-  cargo xtask soak kills [--learner lstm|ppo|evolve] [--times N] [--seed S] [--fullbore PATH]
+  cargo xtask soak kills [--learner lstm|ppo|evolve] [--algorithm NAME] [--times N] [--seed S] [--fullbore PATH]
                                           N SIGKILLs (default 100) to `fullbore train` and `runs resume` at random instants; every run must end
                                           with the bits of an undisturbed one; outcome into bench/SOAK.md
   cargo xtask soak memory [--updates N] [--device D] [--fullbore PATH]

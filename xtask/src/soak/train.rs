@@ -17,14 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Kills training so often; false when an end was another one.
 pub fn run_kills(flags: &[&str]) -> Result<bool> {
-    let flags = Flags::read(flags, &["--times", "--seed", "--learner", "--fullbore"])?;
+    let flags = Flags::read(flags, &["--times", "--seed", "--learner", "--algorithm", "--fullbore"])?;
     let times = flags.number("--times", 100.0)? as usize;
-    let (learner, kind) = match flags.get("--learner") {
-        None | Some("lstm") => (Learner::Classifier, "train"),
-        Some("ppo") => (Learner::Policy, "policies"),
-        Some("evolve") => (Learner::Evolved, "evolved"),
-        Some(other) => return Err(format!("--learner {other}: give lstm, ppo or evolve.")),
-    };
+    let (learner, kind) = learner_of(flags.get("--learner"), flags.get("--algorithm"))?;
     let mut random = SplitMix::new(flags.number("--seed", 1.0)? as u64);
     let fullbore = match flags.get("--fullbore") {
         Some(path) => PathBuf::from(path),
@@ -74,6 +69,10 @@ pub fn run_kills(flags: &[&str]) -> Result<bool> {
         tally.most,
         wrong.len()
     );
+    let row = match learner {
+        Learner::Evolved(own) if kind == "evolved-others" => format!("| {own} {row}"),
+        _ => row,
+    };
     note(kind, &row)?;
     if wrong.is_empty() {
         let _ = fs::remove_dir_all(&place.home);
@@ -81,6 +80,22 @@ pub fn run_kills(flags: &[&str]) -> Result<bool> {
         println!("{} is left as it is", place.home.display());
     }
     Ok(wrong.is_empty())
+}
+
+/// What is trained, and the table of `bench/SOAK.md` that its outcome goes into.
+fn learner_of(learner: Option<&str>, algorithm: Option<&str>) -> Result<(Learner, &'static str)> {
+    match (learner, algorithm) {
+        (Some("evolve"), None | Some("openai")) => Ok((Learner::Evolved("openai"), "evolved")),
+        (Some("evolve"), Some(own)) => {
+            let known = ["sep-cma", "snes", "cem", "pbt"].into_iter().find(|known| *known == own);
+            let known = known.ok_or_else(|| format!("--algorithm {own}: give openai, sep-cma, snes, cem or pbt."))?;
+            Ok((Learner::Evolved(known), "evolved-others"))
+        }
+        (_, Some(_)) => Err("--algorithm is of --learner evolve.".into()),
+        (None | Some("lstm"), None) => Ok((Learner::Classifier, "train")),
+        (Some("ppo"), None) => Ok((Learner::Policy, "policies")),
+        (Some(other), None) => Err(format!("--learner {other}: give lstm, ppo or evolve.")),
+    }
 }
 
 /// What was done.
@@ -93,14 +108,14 @@ struct Tally {
 }
 
 /// What is trained.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Learner {
     /// Four small LSTMs.
     Classifier,
     /// Four small policies.
     Policy,
-    /// Four small policies that evolve.
-    Evolved,
+    /// Four small policies that evolve by an algorithm.
+    Evolved(&'static str),
 }
 
 /// A market and the runs on it, in the cache folder.
@@ -131,7 +146,7 @@ impl Place {
         let mut train = match self.learner {
             Learner::Classifier => self.train_classifier(out),
             Learner::Policy => self.train_policy(out, 8, 32, 8 * 32 * 60),
-            Learner::Evolved => self.train_evolved(out, 60),
+            Learner::Evolved(algorithm) => self.train_evolved(out, algorithm, 60),
         };
         train.args(["--set", "train.checkpoint=1"]);
         train
@@ -153,12 +168,17 @@ impl Place {
         train
     }
 
-    /// Evolved policies over so many generations of 64 individuals with 4 accounts of 64 steps.
-    fn train_evolved(&self, out: &str, generations: u64) -> Command {
+    /// Evolved policies over so many generations of 64 individuals with 4 accounts of 64 steps; populations of pbt over
+    /// as many updates of 4 policies with 8 accounts of 32 steps.
+    fn train_evolved(&self, out: &str, algorithm: &str, generations: u64) -> Command {
         let mut train = self.train_anything(out);
-        let timesteps = generations * 64 * 4 * 64;
-        train.args(["--learner", "evolve", "--net", "16t-16t", "--seeds", "2", "--population", "64", "--n-envs", "4"]);
-        train.args(["--n-steps", "64", "--patience", "1000000", "--timesteps", &timesteps.to_string()]);
+        let [population, accounts, steps] = if algorithm == "pbt" { [4, 8, 32] } else { [64, 4, 64] };
+        let timesteps = generations * population * accounts * steps;
+        train.args(["--learner", "evolve", "--algorithm", algorithm, "--net", "16t-16t", "--seeds", "2"]);
+        for (flag, value) in [("--population", population), ("--n-envs", accounts), ("--n-steps", steps)] {
+            train.args([flag, &value.to_string()]);
+        }
+        train.args(["--patience", "1000000", "--timesteps", &timesteps.to_string()]);
         train
     }
 
@@ -281,4 +301,20 @@ fn finished(folder: &Path) -> Result<bool> {
     let path = folder.join("run.json");
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}.", path.display()))?;
     Ok(last_json(&text)?["state"] == "finished")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_can_be_killed() {
+        assert_eq!(learner_of(None, None), Ok((Learner::Classifier, "train")));
+        assert_eq!(learner_of(Some("evolve"), None), Ok((Learner::Evolved("openai"), "evolved")));
+        for own in ["sep-cma", "snes", "cem", "pbt"] {
+            assert_eq!(learner_of(Some("evolve"), Some(own)), Ok((Learner::Evolved(own), "evolved-others")));
+        }
+        assert!(learner_of(Some("evolve"), Some("ga")).is_err());
+        assert!(learner_of(Some("ppo"), Some("cem")).is_err());
+    }
 }
