@@ -108,6 +108,16 @@ fn flags_of_evolution_change_the_plan() {
     }
     let short = plan(&["--timesteps", "100000", "--n-envs", "64", "--n-steps", "256"]);
     assert!(short["notes"].to_string().contains("2 generations in 100,000 timesteps, fewer than 50"), "{short}");
+    // So does a budget, unless the population was set; a machine that needs none of it is left alone.
+    for (more, is_open) in [(&["--budget", "1s"][..], true), (&["--budget", "1s", "--population", "128"], false)] {
+        let tight = plan(more);
+        let (generations, notes) = (tight["generations"].as_u64().unwrap_or_default(), tight["notes"].to_string());
+        let is_few = notes.contains("fewer than 50: give more");
+        assert_eq!(generations < 50, is_few, "{tight}");
+        assert!(!is_open || !is_few, "{tight}");
+        let is_small = notes.contains("so that the budget leaves at least 50 generations");
+        assert_eq!(tight["batch"].as_u64() < Some(128), is_small, "{tight}");
+    }
     let shown = place.run(&["train", "planted", "--learner", "evolve", "--device", "cpu", "--dry-run"]);
     assert!(text(&shown.stdout).contains(", population of 128, "), "{}", text(&shown.stdout));
     let set = plan(&[

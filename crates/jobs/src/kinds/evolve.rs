@@ -249,6 +249,10 @@ impl Kind for EvolveKind {
         Ok(notes)
     }
 
+    fn fit_units(&self, settings: &mut Settings, units: usize) -> (usize, Option<String>) {
+        if pbt::is_pbt(settings) { (units, None) } else { shape::fit_units(settings, units) }
+    }
+
     fn device_notes(&self, settings: &Settings, source: &Source, device: &Opened) -> Vec<String> {
         let Opened::Cuda(context) = device else { return Vec::new() };
         if pbt::is_pbt(settings) {

@@ -90,6 +90,12 @@ pub(crate) trait Kind: Sync {
         Ok(Vec::new())
     }
 
+    /// Makes units of work smaller where a budget leaves fewer of them than a training should have, as far as they were
+    /// left open: how many there are then, and that they are smaller or few, as a note.
+    fn fit_units(&self, _settings: &mut Settings, units: usize) -> (usize, Option<String>) {
+        (units, None)
+    }
+
     /// What does not run on the device that was opened, and why, as notes.
     fn device_notes(&self, _settings: &Settings, _source: &Source, _device: &Opened) -> Vec<String> {
         Vec::new()

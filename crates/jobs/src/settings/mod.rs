@@ -97,10 +97,32 @@ pub struct Settings {
     /// The stretches of neighbouring bars that folds train on, once the data were split, where spans of a learner are
     /// cut by them: no key of a file.
     pub(crate) stretches: Option<learn::evolve::TrainStretches>,
+    /// What was left open of a unit of work, before rules and what was tuned filled it in: no key of a file.
+    pub(crate) left_open: LeftOpen,
     /// The recipe of a run that is trained once more, on everything: no key of a file.
     pub(crate) refit: Option<crate::Refit>,
     /// `[instrument.SYMBOL]`, each value checked; see [`Settings::patches`].
     instruments: BTreeMap<String, toml::Table>,
+}
+
+/// What settings left open of a unit of work; nothing where they were not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LeftOpen {
+    pub(crate) population: bool,
+    pub(crate) n_envs: bool,
+    pub(crate) n_steps: bool,
+}
+
+impl LeftOpen {
+    /// Of settings as they were given.
+    pub(crate) fn of(settings: &Settings) -> LeftOpen {
+        let is_tried = |key| settings.has_candidates(key);
+        LeftOpen {
+            population: settings.evolve.population.is_none() && !is_tried("evolve.population"),
+            n_envs: settings.ppo.n_envs.is_none() && !is_tried("ppo.n_envs"),
+            n_steps: settings.ppo.n_steps.is_none() && !is_tried("ppo.n_steps"),
+        }
+    }
 }
 
 /// Every key but those of `[instrument.SYMBOL]`, in the order they are shown.

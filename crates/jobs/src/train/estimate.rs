@@ -135,8 +135,13 @@ impl Scope {
             left *= self.folds as f64 / to.folds as f64;
             to.epochs = cut(to.epochs, left, 1);
         }
-        to.patience = (self.patience * to.epochs).div_ceil(self.epochs.max(1)).max(1);
+        to.patience = self.patience_of(to.epochs);
         to
+    }
+
+    /// The patience that goes with so many epochs, in proportion.
+    pub(super) fn patience_of(self, epochs: usize) -> usize {
+        (self.patience * epochs).div_ceil(self.epochs.max(1)).max(1)
     }
 
     /// What was taken to fit into that time, in words; epochs are called `unit`.

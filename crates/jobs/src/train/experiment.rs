@@ -8,6 +8,7 @@ use super::{Ids, Source, Teller, Train, TrainEvent};
 use crate::kinds;
 use crate::progress::Count;
 use crate::tune::{Tuned, find, is_open};
+use crate::settings::LeftOpen;
 use crate::{Memory, Settings, SplitKind};
 use compute::population::Pins;
 use compute::{Budget, Choice, Opened};
@@ -48,6 +49,7 @@ impl Experiment {
         use_tuned: bool,
     ) -> Result<Experiment> {
         let mut settings = settings.with_held(Some(source.holdings.held));
+        settings.left_open = LeftOpen::of(&settings);
         let mut notes = source.notes.clone();
         notes.extend(settings.overruled());
         let kind = settings.train.learner.kind();
@@ -119,7 +121,7 @@ impl Experiment {
         let timed = |own: &Experiment, most| Ok::<_, Error>(estimate(own, most)?.map(|seconds| runs * seconds));
         let mut seconds = timed(self, if asked { 700 } else { 300 })?;
         if let Some(most) = request.budget.map(|budget| budget.as_secs_f64()) {
-            let whole = self.scope();
+            let (whole, mut resized) = (self.scope(), None);
             // Fewer members or folds may train at another pace, so what is left is timed again.
             while let Some(need) = seconds.filter(|need| *need > most) {
                 let (before, to) = (self.scope(), self.scope().shrink(HEADROOM * most / need));
@@ -127,12 +129,17 @@ impl Experiment {
                     return Err(over_budget(to, need, most, self.learner.unit()));
                 }
                 (self.settings.train.seeds, self.settings.split.folds) = (to.seeds, Some(to.folds));
+                let mut is_resized = false;
                 if to.epochs < before.epochs {
-                    (self.settings.train.epochs, self.settings.train.patience) = (Some(to.epochs), Some(to.patience));
+                    let (epochs, note) = self.kind().fit_units(&mut self.settings, to.epochs);
+                    is_resized = epochs != to.epochs;
+                    let patience = if is_resized { before.patience_of(epochs) } else { to.patience };
+                    (self.settings.train.epochs, self.settings.train.patience) = (Some(epochs), Some(patience));
+                    resized = note.or(resized);
                 }
                 self.replan()?;
                 // The folds of some splits are what they are.
-                if self.scope() == before {
+                if self.scope() == before && !is_resized {
                     return Err(over_budget(before, need, most, self.learner.unit()));
                 }
                 seconds = timed(self, 700)?;
@@ -140,6 +147,7 @@ impl Experiment {
             if self.scope() != whole {
                 self.notes.push(whole.taken(self.scope(), most, self.learner.unit()));
             }
+            self.notes.extend(resized);
         }
         self.notes.extend(seconds.and_then(|seconds| long(seconds, self.learner.unit())));
         // Said before anything of it is done, and again at the end.

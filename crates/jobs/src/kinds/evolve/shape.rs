@@ -152,6 +152,33 @@ impl GenerationShape {
     }
 }
 
+/// Fits a generation that was left open to so many generations of it, which a budget leaves: where they are fewer than
+/// [`GENERATIONS`], there are more of smaller ones with as many steps in all, and where they stay fewer, a note says
+/// so.
+pub(super) fn fit_units(settings: &mut Settings, units: usize) -> (usize, Option<String>) {
+    let (open, was) = (settings.left_open, GenerationShape::of(settings));
+    if units >= GENERATIONS {
+        return (units, None);
+    }
+    let steps = was.steps(settings) * units as u64;
+    let fitted = match open.population {
+        true => was.fit(steps as usize, Open { n_envs: open.n_envs, n_steps: open.n_steps }),
+        false => was,
+    };
+    if fitted == was {
+        let note = format!(
+            "the budget leaves {}, fewer than {GENERATIONS}: give more <budget>, or a smaller <evolve.population>, \
+             <ppo.n_envs> or <ppo.n_steps>",
+            format_plural(units as u64, "generation")
+        );
+        return (units, Some(note));
+    }
+    fitted.write(settings);
+    let units = (steps / fitted.steps(settings).max(1)).max(1) as usize;
+    let of = if units < GENERATIONS { "as many generations as can be" } else { "at least 50 generations" };
+    (units, Some(format!("{}, instead of {}, so that the budget leaves {of}", fitted.describe(), was.describe())))
+}
+
 /// Steps of a span at most.
 fn longest_span(settings: &Settings) -> usize {
     let longest = settings.stretches.as_ref().map_or(usize::MAX, |own| own.longest_span() as usize);
@@ -161,6 +188,7 @@ fn longest_span(settings: &Settings) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::LeftOpen;
     use learn::evolve::TrainStretches;
 
     /// Settings of `evolve` with these, on data of that longest span.
@@ -204,6 +232,33 @@ mod tests {
                 longest.is_some_and(|n| (n as usize) < settings.ppo.n_steps.unwrap_or(STEPS)),
                 "{set:?}: {notes:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_budget_leaves_generations_enough_where_the_population_is_open() {
+        for (set, units, expected, left, part) in [
+            // Enough of them, and a shape that was set.
+            (&[][..], 60, (128, 8, 256), 60, ""),
+            (&["evolve.population=128"], 20, (128, 8, 256), 20, "the budget leaves 20 generations, fewer than 50"),
+            // A fifth of the generations, so a fifth of the individuals.
+            (
+                &[],
+                10,
+                (24, 8, 256),
+                53,
+                "a population of 24 with 8 accounts of 256 steps, instead of a population of 128",
+            ),
+            (&[], 1, (4, 4, 256), 64, "at least 50 generations"),
+            (&["ppo.n_envs=64", "ppo.n_steps=256"], 1, (4, 64, 256), 15, "as many generations as can be"),
+        ] {
+            let mut settings = settings(set, None);
+            settings.left_open = LeftOpen::of(&settings);
+            GenerationShape::of(&settings).write(&mut settings);
+            let (units, note) = fit_units(&mut settings, units);
+            let GenerationShape { population, n_envs, n_steps } = GenerationShape::of(&settings);
+            assert_eq!(((population, n_envs, n_steps), units), (expected, left), "{set:?}: {note:?}");
+            assert!(note.as_ref().map_or(part.is_empty(), |note| note.contains(part)), "{set:?}: {note:?}");
         }
     }
 
