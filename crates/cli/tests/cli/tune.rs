@@ -213,6 +213,7 @@ fn evolved_policies_are_tuned_by_population() {
         saved["entries"][0]["choice"][field] = value.into();
     }
     saved["entries"][0]["choice"]["pinned"] = true.into();
+    saved["entries"][0]["choice"]["precision"] = "bf16".into();
     std::fs::write(&path, saved.to_string()).unwrap();
     let train = |out: &str, more: &[&str]| {
         let long = ["--timesteps", "80000", "--out", out];
@@ -221,12 +222,18 @@ fn evolved_policies_are_tuned_by_population() {
         run
     };
     let run = train("run", &[]);
-    assert!(run["notes"].to_string().contains("individuals of a thread at once 2, threads pinned"), "{run}");
+    let notes = run["notes"].to_string();
+    assert!(notes.contains(", precision bf16") && notes.contains("of a thread at once 2, threads pinned"), "{run}");
+    assert_eq!(run["precision"], "bf16", "{run}");
+    // bf16 was timed where the processor multiplies it.
+    let folder = std::fs::read_to_string(place.path().join("run/run.json")).unwrap();
+    let multiplies = folder.contains("avx512bf16");
+    assert_eq!(others.contains("\"what\":\"precision\""), multiplies, "{others}");
     let kept = std::fs::read_to_string(place.path().join("run/settings.toml")).unwrap();
-    let parts = ["population = 12", "n_envs = 4", "n_steps = 32", "at_once = 2", "pinned = true"];
+    let parts = ["population = 12", "n_envs = 4", "n_steps = 32", "at_once = 2", "pinned = true", "\"bf16\""];
     assert!(parts.iter().all(|part| kept.contains(part)), "{kept}");
     let same = ["--no-tuned", "--population", "12", "--n-envs", "4", "--n-steps", "32", "--threads", "1"];
-    train("plain", &same);
+    train("plain", &[&same[..], &["--precision", "bf16"]].concat());
     let bits = |run: &str| {
         let folder = std::fs::read_dir(place.path().join(run).join("checkpoints/last")).unwrap();
         let mut all: Vec<_> = folder.map(|file| file.unwrap().path()).collect();

@@ -4,11 +4,12 @@ use super::estimate::{Scope, estimate, is_lengthy, long};
 use super::holdout::day;
 use super::problem::walk;
 use super::short::{fewer_folds, fold_counts, is_roomy, too_few};
+use super::trial::word;
 use super::{Ids, Source, Teller, Train, TrainEvent};
 use crate::kinds;
 use crate::progress::Count;
-use crate::tune::{Tuned, find, is_open};
 use crate::settings::LeftOpen;
+use crate::tune::{Tuned, find, is_open};
 use crate::{Memory, Settings, SplitKind};
 use compute::population::Pins;
 use compute::{Budget, Choice, Opened};
@@ -311,7 +312,8 @@ fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> V
     let recipe = &tuned.recipe;
     *settings.train.learner.kind().batch(settings) = Some(recipe.batch);
     let usual = defaults::precision(matches!(device, Opened::Cuda(_)));
-    if settings.train.precision.is_none() && recipe.precision != usual {
+    let is_taken = settings.train.precision.is_none() && recipe.precision != usual;
+    if is_taken {
         settings.train.precision = Some(recipe.precision);
     }
     let is_searched = crate::tune::is_searched(settings);
@@ -320,6 +322,9 @@ fn apply_tuned(tuned: &Tuned, settings: &mut Settings, device: &mut Opened) -> V
         (*rollout.n_envs, *rollout.n_steps) = (recipe.n_envs, recipe.n_steps);
         let of = |n: Option<usize>| n.map_or("auto".into(), |n| n.to_string());
         taken = format!("environments {}, steps {}, {taken}", of(recipe.n_envs), of(recipe.n_steps));
+    }
+    if is_taken {
+        taken += &format!(", precision {}", word(recipe.precision));
     }
     let chosen = [recipe.n_envs, recipe.n_steps, recipe.roots, recipe.simulations];
     if let Some(searching) = settings.train.learner.kind().searching(settings) {

@@ -4,7 +4,8 @@
 //! same layers on a small market with a planted signal, as for `ppo` (`capacity.rs`): a larger population makes better
 //! steps and fewer of them, so a rate alone chooses badly. Rows that leave fewer than 50 generations in all timesteps
 //! are not chosen. Threads, whether they are pinned, and the individuals that a thread takes at once change no bit:
-//! they are chosen by rate.
+//! they are chosen by rate. So is bf16 on a processor with instructions for it, which changes bits and is recipe:
+//! individuals are ranked much as in f32, and policies are validated in f32 whatever they evolved in.
 
 use super::bench::{Bench, Found, nothing_fits};
 use super::capacity::{BARS, PlantedMarket, Table, Tried, UNTIL, soonest, take_sooner};
@@ -15,6 +16,7 @@ use crate::kinds::{ACCOUNTS, GENERATIONS, STEPS};
 use crate::progress::{Sink, Update, check_stop};
 use crate::train::Source;
 use compute::Opened;
+use compute::population::Precision;
 use files::{Result, format_count, format_seconds};
 use judge::split::Splits;
 use machine::{Candidate, Tuner};
@@ -61,11 +63,16 @@ impl Bench<'_> {
             bench.time(&*bench.learner, device, 1, timer, UNTIL[1])
         })?;
         let mut own = Own { bench: self, source, splits, shape, settings: settings.clone() };
+        let found = own.precision(tuner, sink)?;
+        let why = why + &precision_why(&found);
+        others.extend(found);
         let (found, at_once) = own.at_once(tuner, batch_size, sink)?;
         others.extend(found);
         let (found, pinned) = own.pinned(tuner, sink)?;
         others.extend(found);
-        let steps = batch_size * n_envs * n_steps;
+        let chosen = own.settings.clone();
+        self.learner = self.shaped(source, splits, &chosen, shape)?;
+        let steps = self.learner.samples(self.plan.members[0]) as usize;
         let (found, members_at_once) = self.members(tuner, steps_per_s.unwrap_or(1.0), steps, sink)?;
         others.extend(found);
         let recipe = TunedRecipe::new(&self.config().recipe, members_at_once);
@@ -103,6 +110,22 @@ impl Own<'_, '_> {
         check_stop()?;
         self.settings = candidates[chosen].config.clone();
         Ok((rows, chosen))
+    }
+
+    /// What individuals compute in, where nothing was set and the processor multiplies bf16 by instructions of its own:
+    /// f32, unless bf16 is clearly faster.
+    fn precision(&mut self, tuner: &Tuner<'_>, sink: Sink<'_>) -> Result<Vec<TuneOther>> {
+        let is_cpu = matches!(self.bench.at.device, Opened::Cpu { .. });
+        let is_open = is_cpu && self.settings.train.precision.is_none() && compute::cpu_rate::multiplies_bf16();
+        let mut own = self.settings.clone();
+        own.train.precision = Some(Precision::Bf16);
+        // Individuals of low rank have no bf16 there.
+        if !is_open || self.bench.shaped(self.source, self.splits, &own, self.shape).is_err() {
+            return Ok(Vec::new());
+        }
+        sink(Update { phase: "timing precisions", done: 0, total: 0, unit: "" });
+        let given = vec![("f32".into(), self.settings.clone()), ("bf16".into(), own)];
+        Ok(self.choose(tuner, "precision", given)?.0)
     }
 
     /// Individuals that a thread takes at once.
@@ -146,6 +169,18 @@ fn choose(rows: &[CapacityRow]) -> Option<usize> {
     let open = || (0..rows.len()).filter(|at| rows[*at].steps_per_s.is_some() && rows[*at].updates >= GENERATIONS);
     let first = soonest(open().map(|at| (at, rows[at].planted_s))).first().copied();
     first.or_else(|| open().next_back()).or_else(|| (0..rows.len()).find(|at| rows[*at].steps_per_s.is_some()))
+}
+
+/// Why individuals compute in bf16, as the end of a sentence; nothing where they do not.
+fn precision_why(rows: &[TuneOther]) -> String {
+    let rate = |name: &str| rows.iter().find(|row| row.value == name)?.samples_per_s;
+    let chosen = rows.iter().any(|row| row.value == "bf16" && row.chosen);
+    match (chosen, rate("f32"), rate("bf16")) {
+        (true, Some(f32), Some(bf16)) => {
+            format!("; in bf16 individuals take {:.2} times as many steps a second as in f32", bf16 / f32)
+        }
+        _ => String::new(),
+    }
 }
 
 /// Why this population, in a sentence.
@@ -193,6 +228,21 @@ mod tests {
             note: None,
         };
         all.iter().map(row).collect()
+    }
+
+    #[test]
+    fn bf16_is_chosen_with_its_reason() {
+        let row = |value: &str, rate: f64, chosen| TuneOther {
+            what: "precision",
+            value: value.into(),
+            samples_per_s: Some(rate),
+            chosen,
+            note: None,
+        };
+        let why = precision_why(&[row("f32", 2e6, false), row("bf16", 3e6, true)]);
+        assert!(why.contains("1.50 times as many steps"), "{why}");
+        assert_eq!(precision_why(&[row("f32", 2e6, true), row("bf16", 3e6, false)]), "");
+        assert_eq!(precision_why(&[]), "");
     }
 
     #[test]
