@@ -15,6 +15,7 @@ fn evolved_policies_are_judged_and_kept_like_any_model() {
     let best = market(&place, "planted", "1", "6000", "0.8");
     market(&place, "nothing", "1", "6000", "0.5");
     let more = ["--timesteps", "1000000", "--folds", "2", "--seeds", "2"];
+    let mut flat = Vec::new();
     for (algorithm, own) in [
         ("openai", &["--rank", "0"][..]),
         ("openai-bf16", &["--rank", "0", "--precision", "bf16"]),
@@ -29,7 +30,18 @@ fn evolved_policies_are_judged_and_kept_like_any_model() {
         assert_eq!(run["members"].as_array().map(Vec::len), Some(4), "{run}");
         let earned = growth(&run["backtest"]["net"], &run["backtest"]);
         assert!(earned > 0.8 * best, "{algorithm}: {earned} bp a bar of {best}");
-        claims_nothing(&EVOLVE.train(&place, "nothing", &format!("{algorithm}-nothing"), &more));
+        let nothing = EVOLVE.train(&place, "nothing", &format!("{algorithm}-nothing"), &more);
+        claims_nothing(&nothing);
+        flat.push(nothing["notes"].to_string().contains(" flat: what"));
+        assert!(!run["notes"].to_string().contains(" flat: what"), "{algorithm}: {run}");
+    }
+    // Flat is a candidate: who earned nothing on validation data stays out, and the run says so. The luckiest of many
+    // validations may be above flat where there is nothing to learn.
+    assert!(flat.iter().filter(|is_flat| **is_flat).count() >= 2, "{flat:?}");
+    // A run is one trial, however many individuals, seeds and folds it has.
+    for data in ["planted", "nothing"] {
+        let (trials, exit) = place.json(&["trials", data]);
+        assert_eq!((exit, &trials["trials"]), (0, &7.into()), "{trials}");
     }
     // The same seed gives the same with another number of threads.
     let run = EVOLVE.train(&place, "planted", "one", &[&more[..], &["--threads", "1"]].concat());
