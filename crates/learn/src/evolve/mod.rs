@@ -21,8 +21,8 @@
 //! - **Sums over draws**, `Σ weight · z`: slices of 64 draws from 0 by fma in order, then slices in order, in f32.
 //!   Draws whose weight is 0 are left out.
 //!
-//! So a member's bits depend on its config, fold and seed, not on threads, on neighbours or on how often it was
-//! stopped.
+//! So a member's bits depend on its config, fold and seed, and on the processor's instructions (tangents in f32 differ
+//! between AVX-512 and AVX2 in their last places), not on threads, on neighbours or on how often it was stopped.
 //!
 //! A card takes whole generations of some configs ([`cuda`]): from the same fitness they end where they end here, but
 //! their nets compute in bf16. A processor computes in f32 or in bf16, as the recipe says: in bf16 weights, inputs and

@@ -9,12 +9,13 @@
 //! At a border (the first validation behind every so many updates) individuals are ordered by validation, those with
 //! equal growth by their number. Each of the worst quarter **exploits**: it adopts weights, optimiser, scale of
 //! returns, multipliers of the entropy and hyper-parameters of one of the best quarter. Then it **explores**: each
-//! hyper-parameter is multiplied with 0.8 or 1.25, and stays between 1/64 and 64 times the config's. Its accounts and
-//! its random numbers stay its own. An individual whose gradient was not finite has stopped: it comes last, and all
-//! such individuals adopt at the next border, where they go on as far as those they adopt from. Who adopts from whom
-//! and what is multiplied with what follows from `philox(seed, [i, border, STREAM_PERTURBATION, member])`, borders from
-//! 1; at border 0 the first individual has the config's hyper-parameters, the others have them times powers of 1.25. So
-//! a population's bits depend on its config, fold and seed alone.
+//! hyper-parameter is multiplied with 0.8 or 1.25, and stays between 1/64 and 64 times the config's; the weight of
+//! drawdowns counts where the reward has one. Its accounts and its random numbers stay its own. An individual whose
+//! gradient was not finite has stopped: it comes last, and all such individuals adopt at the next border, where they go
+//! on as far as those they adopt from. Who adopts from whom and what is multiplied with what follows from `philox(seed,
+//! [i, border, STREAM_PERTURBATION, member])`, borders from 1; at border 0 the first individual has the config's
+//! hyper-parameters, the others have them times powers of 1.25. So a population's bits depend on its config, fold and
+//! seed alone.
 
 use crate::ppo::{HyperFactors, Ppo, PpoTraining};
 use crate::scale::Scaler;
