@@ -82,6 +82,68 @@ __global__ void __launch_bounds__(256) look(const __grid_constant__ Look given) 
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// What accounts are shown, where bars held are whole numbers.
+// ---------------------------------------------------------------------------------------------------------------------
+
+// What follows from bars held, [T + 1] each, in shared memory.
+struct HeldTables {
+    f64* root;
+    f32* log;
+
+    __device__ __forceinline__ f64 root_of(u32 bars) const { return root[bars]; }
+    __device__ __forceinline__ f32 log_of(u32 bars) const { return log[bars]; }
+};
+
+// The same of the first bars; of more it is computed.
+struct FirstHeld {
+    static constexpr u32 COUNT = 256;
+    const f64* root;
+    const f32* log;
+
+    __device__ __forceinline__ f64 root_of(u32 bars) const { return bars < COUNT ? root[bars] : __dsqrt_rn((f64)bars); }
+    __device__ __forceinline__ f32 log_of(u32 bars) const {
+        return bars < COUNT ? log[bars] : __double2float_rn(account::ln_1p((f64)bars));
+    }
+};
+
+// Fills tables of so many; a barrier follows.
+__device__ __forceinline__ void fill_held(f64* root, f32* log, u32 count) {
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x)
+        root[i] = __dsqrt_rn((f64)i), log[i] = __double2float_rn(account::ln_1p((f64)i));
+}
+
+// a / b, which is seldom needed because a is mostly zero.
+__device__ __forceinline__ f64 div_if_any(f64 a, f64 b) {
+    if (a == 0.0 && b != 0.0 && account::is_finite(b)) return __dmul_rn(a, b);
+    return __ddiv_rn(a, b);
+}
+
+// `observe` of episode.cuh, but for what the row alone says.
+template <typename Tables>
+__device__ __forceinline__ void observe_held(const account::Params& params, const Tables& tables, f64 close, f64 fx, f64 sigma,
+                                             const account::Account& held, f32 (&to)[OBSERVED]) {
+    const u32 bars = (u32)held.bars_held;
+    const f64 unit = __dmul_rn(__dmul_rn(params.multiplier, close), fx);
+    const f64 equity = held.equity > 0.0 ? held.equity : account::infinite();
+    const f64 position = account::div(__dmul_rn(held.quantity, unit), equity);
+    const f64 pending = div_if_any(__dmul_rn(__dsub_rn(held.target, held.quantity), unit), equity);
+    f64 unrealised = 0.0;
+    if (held.quantity != 0.0) {
+        const f64 moved = held.entry > 0.0 ? __dsub_rn(account::div(close, held.entry), 1.0) : 0.0;
+        const f64 deviation = __dmul_rn(sigma, tables.root_of(bars));
+        if (deviation > 0.0) unrealised = account::div(held.quantity > 0.0 ? moved : -moved, deviation);
+        unrealised = unrealised < -10.0 ? -10.0 : unrealised > 10.0 ? 10.0 : unrealised;
+    }
+    const f64 size = position < 0.0 ? -position : position;
+    to[0] = __double2float_rn(position);
+    to[1] = __double2float_rn(pending);
+    to[2] = __double2float_rn(unrealised);
+    to[3] = tables.log_of(bars);
+    to[4] = __double2float_rn(__dsub_rn(1.0, account::div(held.equity, held.peak)));
+    to[5] = __double2float_rn(params.leverage == 1.0 ? size : account::div(size, params.leverage));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
 // trade: individuals are made, and trade.
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -199,6 +261,10 @@ template <u32 STEPS> __device__ __forceinline__ void trade(const Trade& given) {
     const u32 p = blockIdx.y, of_side = blockDim.x / 64, warp = threadIdx.x / 32, side = warp / of_side;
     if (search.active[p] == 0) return;
     const u32 weights = shared_address(shared_memory), pieces = search.column / 8, accounts = search.accounts;
+    __shared__ f64 roots[FirstHeld::COUNT];
+    __shared__ f32 logs[FirstHeld::COUNT];
+    fill_held(roots, logs, FirstHeld::COUNT);
+    const FirstHeld tables = {roots, logs};
     lay_individuals<STEPS>(given, p, blockIdx.x * 2, weights);
     const MlpWeights w = Laid<STEPS>::at(weights + side * Laid<STEPS>::BYTES, search);
     // Two tiles of input for each warp: one is computed with while the other arrives.
@@ -223,7 +289,11 @@ template <u32 STEPS> __device__ __forceinline__ void trade(const Trade& given) {
         account::Account held = account::new_account(params);
         Tally tally = {};
         f32 observed[OBSERVED] = {};
-        if (lives) observe(given.table, params, bar_at(given.table, row), held, row, observed);
+        const auto observe_at = [&](const account::Bar& bar) {
+            observe_held(params, tables, bar.close, bar.fx_close, bar.sigma, held, observed);
+            observed[6] = given.table.time_of_day[row], observed[7] = given.table.log_to_close[row];
+        };
+        if (lives) observe_at(bar_at(given.table, row));
         const u16* seen = member_seen + (u64)first * search.column;
         fetch_seen(seen, pieces, first, accounts, {tiles});
 #pragma unroll 1
@@ -250,7 +320,7 @@ template <u32 STEPS> __device__ __forceinline__ void trade(const Trade& given) {
                 const f64 target = greedy_target(search.actions, z, legal_sides(params, now));
                 tally.add(account::step<false, false>(params, held, {target, 0.0, 0.0}, now, next).reward);
                 row++;
-                observe(given.table, params, next, held, row, observed);
+                observe_at(next);
             }
             __syncwarp();
         }
@@ -264,7 +334,7 @@ template <u32 STEPS> __device__ __forceinline__ void trade(const Trade& given) {
 
 __global__ void __launch_bounds__(256) trade_2(const __grid_constant__ Trade given) { trade<2>(given); }
 __global__ void __launch_bounds__(256) trade_5(const __grid_constant__ Trade given) { trade<5>(given); }
-__global__ void __launch_bounds__(256) trade_8(const __grid_constant__ Trade given) { trade<8>(given); }
+__global__ void __launch_bounds__(256, 1) trade_8(const __grid_constant__ Trade given) { trade<8>(given); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // quick: the same where a step's latency counts. An individual has three warps: one steps the accounts, one finds what
@@ -281,12 +351,6 @@ struct Exchange {
     f64 counted[MLP_ROWS];    // and at its end, as far as it counts
     u32 legal[MLP_ROWS];      // sides
     u32 action[2][MLP_ROWS];  // that the net prefers, by parity
-};
-
-// What follows from bars held, [T + 1] each, in shared memory.
-struct HeldTables {
-    f64* root;
-    f32* log;
 };
 
 // Barriers of two warps of a side. Two are there twice, by parity of the step: who comes may be back before the other
@@ -345,36 +409,6 @@ __device__ __forceinline__ void step_accounts(const Trade& given, u32 p, const B
         take_account(held, led, own.n * 3 + exchange.action[t % 2][own.n]);
         if (row < own.last) row++, now = next, next = later;
     }
-}
-
-// a / b, which is seldom needed because a is mostly zero.
-__device__ __forceinline__ f64 div_if_any(f64 a, f64 b) {
-    if (a == 0.0 && b != 0.0 && account::is_finite(b)) return __dmul_rn(a, b);
-    return __ddiv_rn(a, b);
-}
-
-// `observe` of episode.cuh, where bars held are whole numbers up to T.
-__device__ __forceinline__ void observe_held(const account::Params& params, const HeldTables& tables, f64 close, f64 fx, f64 sigma,
-                                             const account::Account& held, f32 (&to)[OBSERVED]) {
-    const u32 bars = (u32)held.bars_held;
-    const f64 unit = __dmul_rn(__dmul_rn(params.multiplier, close), fx);
-    const f64 equity = held.equity > 0.0 ? held.equity : account::infinite();
-    const f64 position = account::div(__dmul_rn(held.quantity, unit), equity);
-    const f64 pending = div_if_any(__dmul_rn(__dsub_rn(held.target, held.quantity), unit), equity);
-    f64 unrealised = 0.0;
-    if (held.quantity != 0.0) {
-        const f64 moved = held.entry > 0.0 ? __dsub_rn(account::div(close, held.entry), 1.0) : 0.0;
-        const f64 deviation = __dmul_rn(sigma, tables.root[bars]);
-        if (deviation > 0.0) unrealised = account::div(held.quantity > 0.0 ? moved : -moved, deviation);
-        unrealised = unrealised < -10.0 ? -10.0 : unrealised > 10.0 ? 10.0 : unrealised;
-    }
-    const f64 size = position < 0.0 ? -position : position;
-    to[0] = __double2float_rn(position);
-    to[1] = __double2float_rn(pending);
-    to[2] = __double2float_rn(unrealised);
-    to[3] = tables.log[bars];
-    to[4] = __double2float_rn(__dsub_rn(1.0, account::div(held.equity, held.peak)));
-    to[5] = __double2float_rn(params.leverage == 1.0 ? size : account::div(size, params.leverage));
 }
 
 // The warp that finds what accounts are shown.
@@ -479,8 +513,7 @@ template <u32 STEPS> __device__ __forceinline__ void trade_quickly(const Trade& 
     const u32 all_tiles = weights + 2 * Laid<STEPS>::BYTES, tiles = all_tiles + side * 2 * TILE;
     for (u32 i = threadIdx.x; i < 4 * TILE / 16; i += blockDim.x) put_piece(all_tiles + i * 16, 0, 0, 0, 0);
     const HeldTables tables = {reinterpret_cast<f64*>(shared_memory + ALL), reinterpret_cast<f32*>(shared_memory + ALL) + 2 * (search.steps + 1)};
-    for (u32 i = threadIdx.x; i <= search.steps; i += blockDim.x)
-        tables.root[i] = __dsqrt_rn((f64)i), tables.log[i] = __double2float_rn(account::ln_1p((f64)i));
+    fill_held(tables.root, tables.log, search.steps + 1);
     __syncthreads();
     const u32 individual = blockIdx.x * 2 + side;
     if (individual >= search.individuals) return;

@@ -6,8 +6,9 @@
 //! are learned instead of `d²`.
 //!
 //! One term is not the tutorial's: h_σ, which holds the path of the covariance while that of σ is long, divides by the
-//! root of `1 - (1 - c_σ)^(2 (g + 1))`, where `g` includes this generation; in the tutorial it does not. evosax includes
-//! it too, and trajectories are tested against those of evosax. The two differ noticeably in the first generations alone.
+//! root of `1 - (1 - c_σ)^(2 (g + 1))`, where `g` includes this generation; in the tutorial it does not. evosax
+//! includes it too, and trajectories are tested against those of evosax. The two differ noticeably in the first
+//! generations alone.
 
 use super::fused_simd::perturb_each;
 use super::ranks::weights_by_rank;

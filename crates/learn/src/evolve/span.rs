@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn spans_are_cut_by_their_stretches() {
-        // A span of 4 begins on any of 6 rows of the first stretch, or on the only one of the second, which has 2 steps.
+        // A span of 4 begins on any of 6 rows of the first stretch, or on the only one of the second, which has 2
+        // steps.
         let one = vec![0..10, 20..23];
         let all = TrainStretches::from_ranges(vec![one.clone(), vec![0..10]]);
         assert_eq!(mean_span(4, &one), (6.0 * 4.0 + 2.0) / 7.0);

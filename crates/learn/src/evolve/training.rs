@@ -237,8 +237,8 @@ impl Generation<'_> {
         Counted { seed, member: member.key.id(), generation: member.unit, parameters }
     }
 
-    /// A generation of all active members: ask, let individuals trade, tell. Where it was stopped before all had traded,
-    /// nothing is told: false, and members are where they were.
+    /// A generation of all active members: ask, let individuals trade, tell. Where it was stopped before all had
+    /// traded, nothing is told: false, and members are where they were.
     fn run(&mut self) -> bool {
         let (evolve, config) = (self.evolve, &self.evolve.spec.configs[self.kind]);
         for member in self.members.iter_mut().filter(|m| m.active) {

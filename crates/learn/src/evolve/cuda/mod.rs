@@ -39,6 +39,8 @@ const NUMBERS: usize = 2;
 const ROWS: usize = 16;
 const HIDDEN: usize = 64;
 const WARPS: usize = 4;
+/// The memory of what follows from bars held, which is there before any is asked for.
+const HELD: usize = 256 * 12;
 
 /// Accounts of an individual whose actions have a lane each, at most.
 const QUICK: usize = 10;
@@ -168,7 +170,7 @@ pub(super) fn shape(gpu: &Gpu, net: &Net, stack: &Stack, hypers: &Hypers) -> std
     let weights = (steps + hidden) * slab(HIDDEN) + hidden * slab(8) + ((2 * HIDDEN + 8) * 4).next_multiple_of(32);
     let warps = (hypers.n_envs as usize).div_ceil(ROWS).min(WARPS);
     let shared = 2 * weights + 2 * warps * 2 * steps * slab(ROWS);
-    if shared > room { narrow(shared) } else { Ok(made(Kind::Dense, steps, 64 * warps, shared)) }
+    if shared + HELD > room { narrow(shared + HELD) } else { Ok(made(Kind::Dense, steps, 64 * warps, shared)) }
 }
 
 /// How much there is of everything.
