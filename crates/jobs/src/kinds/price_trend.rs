@@ -1,7 +1,7 @@
 //! Which features show the trend of a price: those that an indicator of trends is in (`close/sma(50) - 1`), where it is
-//! taken of a price. An average of volume, of a range or of an oscillator is none. Which way such a feature points, as in
-//! `sma(50)/close - 1`, or whether it shows a trend at all, its text does not tell: a market finds that on its training
-//! rows.
+//! taken of a price. An average of volume, of a range or of an oscillator is none. Which way such a feature points, as
+//! in `sma(50)/close - 1`, or whether it shows a trend at all, its text does not tell: a market finds that on its
+//! training rows.
 
 use features::language::{Expr, parse};
 use features::{Indicator, Kind, catalogue};

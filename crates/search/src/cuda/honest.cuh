@@ -282,8 +282,8 @@ __device__ __noinline__ u32 pick(const Honest& all, const Model& model, const Ch
         const u32 row = member(range.first + below(words.w, range.count));
         if (may(row)) return row;
     }
-    // Nearly all of the cell may not be drawn: one of those that may, of the cell or of the smallest part around it that
-    // has any, but for the node's own continuation: what is drawn does not depend on `used`.
+    // Nearly all of the cell may not be drawn: one of those that may, of the cell or of the smallest part around it
+    // that has any, but for the node's own continuation: what is drawn does not depend on `used`.
     const u32 word = words_of(ANY | code).x, cell = cell_of(model, at.key);
     for (u32 wider = 0; wider <= model.columns + 1; ++wider) {
         if (wider > 0) range = range_of(rows, model, cell, wider - 1);

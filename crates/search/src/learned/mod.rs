@@ -148,8 +148,8 @@ impl Learned {
         }
     }
 
-    /// The row before the bar that a code is: the nearest of a few that may be drawn; `first` are the words of the first
-    /// attempt.
+    /// The row before the bar that a code is: the nearest of a few that may be drawn; `first` are the words of the
+    /// first attempt.
     fn pick(
         &self,
         known: &InfoSet,
@@ -178,7 +178,8 @@ impl Learned {
                 return members[nearest];
             }
         }
-        // Nearly none of them may be drawn: one of those that may, of those near, of the code or of the codes beside it.
+        // Nearly none of them may be drawn: one of those that may, of those near, of the code or of the codes beside
+        // it.
         let word = draws.words(ANY | number)[0];
         let beside = (1..self.codes.len()).flat_map(|far| [code.checked_sub(far), Some(code + far)]).flatten();
         let others = beside.filter(|other| *other < self.codes.len()).map(|other| self.near.all(other));
