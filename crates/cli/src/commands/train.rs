@@ -332,13 +332,16 @@ fn members(text: &mut String, run: &TrainRun, paint: Paint) {
             m.best_unit.map_or("-".into(), |e| e.to_string()),
         ]);
         row.extend(m.metrics.iter().map(ToString::to_string));
+        row.extend(m.deployed.map(String::from));
         row.push(m.ended.clone());
         row
     };
     let rows: Vec<Vec<String>> = run.members.iter().take(32).map(row).collect();
     let first = [">config", ">fold", ">seed", &format!(">{}s", run.units.name), ">best"].map(String::from);
     let metrics = run.members.first().map_or(&[][..], |m| &m.metrics);
-    let heads = [&first[usize::from(!several)..], &heads(metrics), &["ended by".into()]].concat();
+    let deployed = run.members.iter().any(|m| m.deployed.is_some()).then(|| "deployed".to_string());
+    let last: Vec<String> = deployed.into_iter().chain(["ended by".into()]).collect();
+    let heads = [&first[usize::from(!several)..], &heads(metrics), &last].concat();
     text.push_str(&table(&heads, &rows, "  "));
     if run.members.len() > rows.len() {
         let _ = writeln!(text, "  and {} more (--json shows all)", run.members.len() - rows.len());

@@ -8,6 +8,11 @@ use serde_json::Value;
 
 const EVOLVE: Policies = Policies { learner: "evolve", small: &["--net", "16t-16t"] };
 
+/// Members of a run that are deployed so.
+fn deployed(run: &Value, how: &str) -> usize {
+    run["members"].as_array().expect("members").iter().filter(|member| member["deployed"] == how).count()
+}
+
 /// Each algorithm captures what is planted and claims nothing where nothing is; the model is used like any other.
 #[test]
 fn evolved_policies_are_judged_and_kept_like_any_model() {
@@ -32,12 +37,15 @@ fn evolved_policies_are_judged_and_kept_like_any_model() {
         assert!(earned > 0.8 * best, "{algorithm}: {earned} bp a bar of {best}");
         let nothing = EVOLVE.train(&place, "nothing", &format!("{algorithm}-nothing"), &more);
         claims_nothing(&nothing);
-        flat.push(nothing["notes"].to_string().contains(" flat: what"));
-        assert!(!run["notes"].to_string().contains(" flat: what"), "{algorithm}: {run}");
+        let stay = deployed(&nothing, "flat");
+        assert_eq!(stay + deployed(&nothing, "trades"), 4, "{algorithm}: {nothing}");
+        assert_eq!(nothing["notes"].to_string().contains(" flat: "), stay > 0, "{algorithm}: {nothing}");
+        flat.push(stay);
+        assert_eq!(deployed(&run, "trades"), 4, "{algorithm}: {run}");
     }
     // Flat is a candidate: who earned nothing on validation data stays out, and the run says so. The luckiest of many
     // validations may be above flat where there is nothing to learn.
-    assert!(flat.iter().filter(|is_flat| **is_flat).count() >= 2, "{flat:?}");
+    assert!(flat.iter().filter(|members| **members > 0).count() >= 2, "{flat:?}");
     // A run is one trial, however many individuals, seeds and folds it has.
     for data in ["planted", "nothing"] {
         let (trials, exit) = place.json(&["trials", data]);

@@ -197,6 +197,11 @@ pub(crate) trait Evaluation {
     /// The test figures of a member, in the order of [`KindInfo::metrics`]; none where it has no weights.
     fn test_figures(&self, member: usize) -> Result<Vec<Option<f64>>>;
 
+    /// What a member is deployed as, in a word; none of learners that do not trade.
+    fn deployed(&self, _member: usize) -> Option<&'static str> {
+        None
+    }
+
     /// What the members are worth together where each fold takes the config that `config_of` names; none where
     /// there is nothing to judge.
     fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>>;

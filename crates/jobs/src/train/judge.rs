@@ -63,7 +63,8 @@ pub(super) fn judge<'a>(experiment: &'a Experiment, members: &'a [Trained]) -> R
             per_config.push(PerConfig { score, judged: evaluation.judge(&|_| config)? });
         }
     }
-    let members = member_rows(experiment, members, |member| evaluation.test_figures(member))?;
+    let tested = |member| Ok((evaluation.test_figures(member)?, evaluation.deployed(member)));
+    let members = member_rows(experiment, members, tested)?;
     Ok(Judgement { judged, members, selected, per_config, evaluation })
 }
 
@@ -79,16 +80,18 @@ impl Judgement<'_> {
     }
 }
 
-/// A line for each member; `test` gives its figures on test samples, none where it was not put to the test.
+/// A line for each member; `test` gives its figures on test samples, none where it was not put to the test, and what it
+/// is deployed as.
 pub(super) fn member_rows(
     experiment: &Experiment,
     members: &[Trained],
-    test: impl Fn(usize) -> Result<Vec<Option<f64>>>,
+    test: impl Fn(usize) -> Result<(Vec<Option<f64>>, Option<&'static str>)>,
 ) -> Result<Vec<MemberRow>> {
     let (metrics, unit) = (experiment.kind().info().metrics, experiment.learner.unit());
     let row = |(at, m): (usize, &Trained)| {
         let score = m.best.as_ref().map(|best| best.score);
-        Ok(MemberRow::new(m, unit, measured(metrics, score, test(at)?)))
+        let (figures, deployed) = test(at)?;
+        Ok(MemberRow::new(m, unit, measured(metrics, score, figures), deployed))
     };
     let mut rows = members.iter().enumerate().map(row).collect::<Result<Vec<MemberRow>>>()?;
     // Configs may have been trained in another order.

@@ -212,7 +212,7 @@ fn train_alone(request: &Train, settings: &Settings, tell: Teller<'_>) -> Result
         }
     }
     if run.interrupted {
-        run.members = judge::member_rows(&experiment, &outcome.members, |_| Ok(Vec::new()))?;
+        run.members = judge::member_rows(&experiment, &outcome.members, |_| Ok((Vec::new(), None)))?;
     }
     phases.end(since, &[("judge", clock.elapsed().as_secs_f64())]);
     run.seconds = phases.seconds();

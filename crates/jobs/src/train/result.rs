@@ -225,6 +225,8 @@ pub struct MemberRow {
     pub best_unit: Option<u32>,
     /// The learner's figures: on its validation samples at that unit, then on its test samples.
     pub metrics: Vec<Measured>,
+    /// What a policy is deployed as once it was judged: `trades`, or `flat`; none of learners that do not trade.
+    pub deployed: Option<&'static str>,
     /// Why it ended: `patience`, `epochs`, or what was not finite.
     pub ended: String,
 }
@@ -238,6 +240,7 @@ impl Serialize for MemberRow {
         row.serialize_entry(&format!("{}s", self.unit), &self.units)?;
         row.serialize_entry(&format!("best_{}", self.unit), &self.best_unit)?;
         self.metrics.iter().try_for_each(|m| row.serialize_entry(m.metric.name, &m.value))?;
+        self.deployed.iter().try_for_each(|deployed| row.serialize_entry("deployed", deployed))?;
         row.serialize_entry("ended", &self.ended)?;
         row.end()
     }
@@ -245,7 +248,12 @@ impl Serialize for MemberRow {
 
 impl MemberRow {
     /// The line of a member whose unit of work has this name.
-    pub(super) fn new(member: &Trained, unit: &'static str, metrics: Vec<Measured>) -> MemberRow {
+    pub(super) fn new(
+        member: &Trained,
+        unit: &'static str,
+        metrics: Vec<Measured>,
+        deployed: Option<&'static str>,
+    ) -> MemberRow {
         MemberRow {
             config: member.config + 1,
             fold: member.fold + 1,
@@ -254,6 +262,7 @@ impl MemberRow {
             units: member.units(),
             best_unit: member.best.as_ref().map(|b| b.unit),
             metrics,
+            deployed,
             ended: member.stopped.as_ref().map_or("not yet".into(), |why| reason(why, unit)),
         }
     }

@@ -401,6 +401,11 @@ impl Evaluation for Tested<'_> {
         Ok(vec![self.figures[member]])
     }
 
+    fn deployed(&self, member: usize) -> Option<&'static str> {
+        let refit = self.experiment.settings.refit.is_some();
+        (!refit).then(|| if is_above_flat(&self.members[member]) { "trades" } else { "flat" })
+    }
+
     fn judge(&self, config_of: &dyn Fn(usize) -> usize) -> Result<Option<Judged>> {
         let own = self.members.iter().zip(&self.figures).filter(|(m, _)| m.config == config_of(m.fold));
         let grown: Vec<f64> = own.filter_map(|(_, growth)| *growth).collect();
