@@ -404,24 +404,33 @@ impl Bench<'_> {
         let tables = learner.problem().tables(&at.device, at.budget)?;
         let begin = learner.begin(at, &tables, &[member], Pace::default(), &Pins::default());
         let mut training = begin.map_err(failed)?;
-        arrival(&mut *training, learner.units(0), target, most, timesteps)
+        let clock = Instant::now();
+        let seconds = || clock.elapsed().as_secs_f64();
+        arrival(&mut *training, learner.units(0), target, most, timesteps, &seconds)
     }
 }
 
 /// When the validation of a training has reached the target. It is looked at after every unit of work where it can be,
 /// and the time of that is off the clock: it is not part of what is compared, and would be the longer the shorter a
-/// unit is.
-fn arrival(training: &mut dyn Training, units: u32, target: f64, most: f64, timesteps: usize) -> Result<Arrival> {
-    let (clock, mut validating, mut best) = (Instant::now(), 0.0, f64::NEG_INFINITY);
+/// unit is. `clock` counts seconds from 0.
+fn arrival(
+    training: &mut dyn Training,
+    units: u32,
+    target: f64,
+    most: f64,
+    timesteps: usize,
+    clock: &dyn Fn() -> f64,
+) -> Result<Arrival> {
+    let (mut validating, mut best) = (0.0, f64::NEG_INFINITY);
     loop {
         let progress = training.advance(1).map_err(failed)?.swap_remove(0);
         if let Some(fault) = progress.fault {
             return Ok(Arrival::Not(format!("on the planted market: {fault}")));
         }
-        let so_far = clock.elapsed().as_secs_f64();
+        let so_far = clock();
         let spent = so_far - validating;
         let scores = training.validate_all().map_err(failed)?;
-        validating += clock.elapsed().as_secs_f64() - so_far;
+        validating += clock() - so_far;
         best = scores.iter().map(|score| score.score).fold(best, f64::max);
         if best >= target {
             return Ok(Arrival::After(spent));
@@ -554,15 +563,16 @@ fn why(rows: &[CapacityRow], chosen: usize, target: f64) -> String {
 mod tests {
     use super::*;
     use learn::{Metrics, Progress, Score, Snapshot};
-    use std::time::Duration;
+    use std::cell::Cell;
 
-    /// A training that takes no time, is never due, and whose validations take long; each of its units is worth 1 bp.
-    struct Slow {
+    /// A training whose units take 1 s each and are worth 1 bp, which is never due; time is what it says.
+    struct Slow<'a> {
         unit: u32,
-        validation: Duration,
+        seconds: &'a Cell<f64>,
+        validation: f64,
     }
 
-    impl Training for Slow {
+    impl Training for Slow<'_> {
         fn memory(&self) -> u64 {
             0
         }
@@ -582,11 +592,12 @@ mod tests {
 
         fn advance(&mut self, at_most: u32) -> compute::Result<Vec<Progress>> {
             self.unit += at_most;
+            self.seconds.set(self.seconds.get() + f64::from(at_most));
             Ok(self.progress())
         }
 
         fn validate(&mut self) -> compute::Result<Vec<Score>> {
-            std::thread::sleep(self.validation);
+            self.seconds.set(self.seconds.get() + self.validation);
             let (unit, metrics) = (self.unit, Metrics::new(&[]));
             Ok(vec![Score { id: 0, unit, step: unit, score: f64::from(unit), metrics }])
         }
@@ -624,19 +635,17 @@ mod tests {
     /// the same where validations take much longer.
     #[test]
     fn arrivals_are_seen_after_each_update_and_timed_without_validations() {
-        let race = |millis, target, most, units| {
-            let mut training = Slow { unit: 0, validation: Duration::from_millis(millis) };
-            let found = arrival(&mut training, units, target, most, 5000).unwrap();
+        let race = |validation, target, most, units| {
+            let seconds = Cell::new(0.0);
+            let mut training = Slow { unit: 0, seconds: &seconds, validation };
+            let found = arrival(&mut training, units, target, most, 5000, &|| seconds.get()).unwrap();
             (found, training.unit)
         };
-        match race(300, 3.0, 0.5, 100) {
-            (Arrival::After(seconds), 3) => assert!(seconds < 0.5, "{seconds} s without 0.9 s of validations"),
-            (Arrival::After(_), unit) => panic!("seen after {unit} updates"),
-            (Arrival::Not(note), unit) => panic!("{note} after {unit} updates"),
-        }
-        let (Arrival::Not(note), unit) = race(200, 100.0, 0.1, 100) else { panic!("too far") };
-        assert!(unit <= 2 && note.contains("so far"), "{note} after {unit} updates");
-        let (Arrival::Not(note), 4) = race(0, 100.0, 1e3, 4) else { panic!("too few updates") };
+        let (Arrival::After(seconds), 3) = race(7.0, 3.0, 100.0, 100) else { panic!("not after the third update") };
+        assert_eq!(seconds, 3.0, "without 21 s of validations");
+        let (Arrival::Not(note), unit) = race(7.0, 100.0, 10.0, 100) else { panic!("too far") };
+        assert!(unit == 4 && note.contains("not reached in 4.0 s (so far 4.00"), "{note} after {unit} updates");
+        let (Arrival::Not(note), 4) = race(0.0, 100.0, 1e3, 4) else { panic!("too few updates") };
         assert!(note.contains("in 5,000 timesteps (so far 4.00 of 100.00 bp a bar)"), "{note}");
     }
 
