@@ -2,9 +2,9 @@
 //!
 //! The rows of a line of weights, one for each pair of inputs, are the right side of a product as they lie, and so are
 //! the rows of values its left side; those of the first layer are turned into such rows first. Products of 32 inputs
-//! are added at once, those of the first and of the second of each pair apart ([`compute::amx::multiply`]), and the bias
-//! comes last, so sums have other bits than those of `vdpbf16ps`. What is outside of whole fours of rows and lines, and
-//! a head, is computed as in `bf16_simd`.
+//! are added at once, those of the first and of the second of each pair apart ([`compute::amx::multiply`]), and the
+//! bias comes last, so sums have other bits than those of `vdpbf16ps`. What is outside of whole fours of rows and
+//! lines, and a head, is computed as in `bf16_simd`.
 
 #![expect(unsafe_code, reason = "instructions that were looked for before, on memory whose size is checked")]
 
