@@ -273,12 +273,13 @@ fn what_a_wide_net_takes_on_a_card_is_counted() {
     let Some(context) = card() else { return };
     let settings = settings(RootRule::GUMBEL, (4, 8, 4, 2));
     let (net, params) = net("2048-2048 / policy:3 + value:1", 1);
-    let need = |nets: usize| HonestSearch::need(&context, &net, nets, FEATURES, &settings, 64).unwrap();
+    // As many roots of each net, so that passes take as many rows.
+    let need = |nets: usize| HonestSearch::need(&context, &net, nets, FEATURES, &settings, 16 * nets).unwrap();
     let each = 4 * params.len() as u64;
     assert!(need(1) > each && need(4) - need(1) >= 3 * each, "{} {} of {each}", need(1), need(4));
     let own = model(1, 300);
     let models = on_card(&context, &[HonestModel { model: &own, unit: 1.0 }]);
-    let search = HonestSearch::new(&models, &net, 2, &settings, GAMMA, 64).unwrap();
+    let search = HonestSearch::new(&models, &net, 2, &settings, GAMMA, 32).unwrap();
     assert_eq!(search.bytes(), need(2));
 }
 
