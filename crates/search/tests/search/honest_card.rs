@@ -196,19 +196,20 @@ fn net(text: &str, seed: u64) -> (Net, Vec<f32>) {
 fn few_and_many_different_rows_have_the_processors_bits_on_a_card() {
     let world = MarketWorld::new(model(3, 30_000), GAMMA, show_account, 8);
     let weights: Vec<f32> = (0..4 * INPUTS as u32).map(|i| 0.7 * drawn(31, i)).collect();
-    // Many scenarios of all rows, of which more than 512 are different, and few of the last rows: one, two and more.
+    // Many scenarios of all rows, of which more than 512 are different, and few of the last rows: one, two and more. Up
+    // to where rows may not be drawn.
     let cases = [
-        ((4, 2500, 4, 2), &[0..0][..]),
-        ((4, 1500, 4, 2), &[0..0, 0..29_000]),
-        ((4, 64, 4, 2), &[0..29_999, 0..29_998, 0..29_997]),
-        ((4, 7, 4, 2), &[0..29_999, 0..29_998, 0..29_990]),
+        ((4, 2500, 4, 2), &[0][..]),
+        ((4, 1500, 4, 2), &[0, 29_000]),
+        ((4, 64, 4, 2), &[29_999, 29_998, 29_997]),
+        ((4, 7, 4, 2), &[29_999, 29_998, 29_990]),
     ];
     let found: Vec<(Settings, Vec<Root<InfoSet>>, Outcomes)> = cases
         .into_iter()
         .map(|(shape, hidden)| {
             let (settings, mut all) = (settings(RootRule::GUMBEL, shape), roots(1, 12));
             let own = all.iter_mut().zip(hidden.iter().cycle());
-            own.for_each(|(root, hidden)| root.known.excluded = hidden.clone());
+            own.for_each(|(root, hidden)| root.known.excluded = 0..*hidden);
             let mut search = Search::new(&world, &settings, 1, u64::MAX).unwrap();
             let found = search.run(&world, &mut [Plain(&weights, 0.02)], &all).unwrap();
             for (root, error) in all.iter().zip(&found.error) {
