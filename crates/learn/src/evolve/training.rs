@@ -826,4 +826,24 @@ mod tests {
             assert!(taken.iter().all(|(_, own)| own.len() <= each) && taken[taken.len() - 1].1.len() == 1, "{taken:?}");
         }
     }
+
+    /// What threads do when each takes its next draws as soon as it is done with its last: the share of their time that
+    /// they work, for draws that take equally long and for draws of which some take a quarter longer.
+    #[test]
+    fn draws_are_shared_evenly_among_2_8_or_16_threads() {
+        let cases = [(2, 0.0, 0.99), (8, 0.0, 0.99), (16, 0.0, 0.99), (8, 0.25, 0.97), (16, 0.25, 0.93)];
+        for (threads, uneven, least) in cases {
+            // 256 individuals, both sides of a draw together.
+            let queue = Queue { next: AtomicUsize::new(0), draws: 128, all: 128, each: (128 / (4 * threads)).max(1) };
+            let (mut busy_until, mut worked) = (vec![0.0_f64; threads], 0.0);
+            loop {
+                let free = (0..threads).min_by(|a, b| busy_until[*a].total_cmp(&busy_until[*b])).unwrap();
+                let Some((_, own)) = queue.take(threads) else { break };
+                let took: f64 = own.map(|draw| 1.0 + uneven * f64::from(u8::from(draw % 3 == 0))).sum();
+                (busy_until[free], worked) = (busy_until[free] + took, worked + took);
+            }
+            let share = worked / (threads as f64 * busy_until.into_iter().fold(0.0, f64::max));
+            assert!(share >= least, "{threads} threads, {uneven}: {share}");
+        }
+    }
 }
